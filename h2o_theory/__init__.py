@@ -1,0 +1,44 @@
+"""The reference toolkit for the theory of KV-cache eviction in large language models.
+
+The public names below load on first use, so that ``import h2o_theory`` is quick and needs
+neither torch nor transformers::
+
+    with h2o_theory.record(model, "run.trace"):
+        model(**batch)
+    trace = h2o_theory.open_trace("run.trace")
+    table = h2o_theory.replay(trace, "h2o,recent,sink,optimum", "5%,10%,20%")
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "H2OTheoryError": "h2o_theory.errors",
+    "LayerSpec": "h2o_theory.trace",
+    "PlainPolicy": "h2o_theory.engine",
+    "Trace": "h2o_theory.trace",
+    "TraceSpec": "h2o_theory.trace",
+    "load_model": "h2o_theory.recorder",
+    "load_results": "h2o_theory.report",
+    "open_trace": "h2o_theory.trace",
+    "record": "h2o_theory.recorder",
+    "record_text": "h2o_theory.recorder",
+    "replay": "h2o_theory.engine",
+    "save_results": "h2o_theory.report",
+    "summary_table": "h2o_theory.report",
+    "validate": "h2o_theory.trace",
+    "write_report": "h2o_theory.report",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'h2o_theory' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__():
+    return sorted({*globals(), *_HOMES})

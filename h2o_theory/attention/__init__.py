@@ -1,0 +1,12 @@
+"""Attention rows: the pure mathematics that every other room builds on (numpy only)."""
+
+from h2o_theory.attention.rows import attention_rows, renormalise
+from h2o_theory.attention.sparsity import SPARSITY_THRESHOLD, SparsityCount, count_sparse
+
+__all__ = [
+    "SPARSITY_THRESHOLD",
+    "SparsityCount",
+    "attention_rows",
+    "count_sparse",
+    "renormalise",
+]

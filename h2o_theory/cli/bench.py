@@ -1,0 +1,38 @@
+"""``h2o-theory bench``: speed and memory as ratios within one run."""
+
+import importlib
+
+import pandas as pd
+
+from h2o_theory.cli.common import print_table, shown_progress
+from h2o_theory.report import save_results
+
+__all__ = ["add_parser"]
+
+_BENCHMARKS = ("optimum", "replay", "record")
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "bench",
+        help="measure speed and memory, as ratios within one run",
+        description="Time the optimum against HiGHS, the H2O replay against a PyTorch loop, and "
+        "recording against the plain forward pass. Needs the record and dev extras.",
+    )
+    parser.add_argument("which", nargs="*", choices=[*_BENCHMARKS, []], help="default: all")
+    parser.add_argument("--out", metavar="FILE", help="the table as .csv or .parquet")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Run the chosen benchmarks and print one table."""
+    tables = []
+    with shown_progress() as progress:
+        for name in arguments.which or _BENCHMARKS:
+            module = importlib.import_module(f"h2o_theory.bench.{name}")
+            tables.append(module.run(progress=progress))
+    table = pd.concat(tables, ignore_index=True)
+    if arguments.out:
+        save_results(table, arguments.out)
+    print_table(table)

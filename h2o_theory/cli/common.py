@@ -1,0 +1,124 @@
+"""What the verbs share: progress on stderr, tables on stdout, lists of numbers, files to write."""
+
+import contextlib
+import json
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from h2o_theory.errors import BadArgument
+
+__all__ = [
+    "add_replay_options",
+    "integers",
+    "print_json",
+    "print_table",
+    "say",
+    "shown_progress",
+]
+
+_WIDTH_WITHOUT_TERMINAL = 160
+
+
+@contextlib.contextmanager
+def shown_progress():
+    """A callable ``progress(done, total, label)`` drawn on stderr.
+
+    One bar per label on a terminal; elsewhere a line per finished label, so that logs stay short.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_when_finished
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+        known = {}
+
+        def progress(done, total, label):
+            if label not in known:
+                known[label] = bars.add_task(label, total=total)
+            bars.update(known[label], completed=done, total=total)
+
+        yield progress
+
+
+def _line_when_finished(done, total, label):
+    if done == total:
+        print(f"{label}: {done} of {total}", file=sys.stderr, flush=True)
+
+
+def say(text):
+    """A remark for the person at the terminal, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(frame, title=""):
+    """A DataFrame on stdout as an aligned table; floats with four digits."""
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    table = Table(title=title or None, title_justify="left")
+    for name in frame.columns:
+        numeric = frame[name].dtype.kind in "if"
+        table.add_column(str(name), justify="right" if numeric else "left", no_wrap=numeric)
+    for row in frame.itertuples(index=False):
+        table.add_row(*(_cell(value) for value in row))
+    Console(width=width).print(table)
+
+
+def _cell(value):
+    if isinstance(value, float):
+        return "-" if value != value else f"{value:.4f}"
+    return str(value)
+
+
+def print_json(value):
+    """Machine-readable output on stdout; NaN becomes null."""
+    print(json.dumps(value, indent=1, default=str))
+
+
+def integers(text, name):
+    """``"0,3,5-7"`` as ``[0, 3, 5, 6, 7]``; None stays None.
+
+    Raises
+    ------
+    BadArgument
+        For anything that is not a list of whole numbers and ranges.
+    """
+    if text is None:
+        return None
+    numbers = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.strip().partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise BadArgument(
+            "a list of numbers cannot be read",
+            where=name,
+            got=repr(text),
+            expected="numbers and ranges such as 0,3,5-7",
+        ) from None
+    return list(dict.fromkeys(numbers))
+
+
+def add_replay_options(parser):
+    """Options of everything that replays."""
+    parser.add_argument(
+        "--policy",
+        metavar="P,P,...",
+        default="full,recent,sink,random,h2o,heavy,tova,lru,lfu,greedy,belady,belady_mass,optimum",
+        help="policies, with parameters as in h2o:recent=0.25,rows=raw (default: all)",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="K,K,...",
+        default="5%,10%,20%",
+        help="tokens a query sees, its own included, or shares of the sequence "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
+    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")

@@ -1,0 +1,25 @@
+"""``h2o-theory info``: what a trace holds."""
+
+from h2o_theory.cli.common import print_json
+from h2o_theory.trace import open_trace
+
+__all__ = ["add_parser"]
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser("info", help="say what a trace holds")
+    parser.add_argument("trace", metavar="TRACE")
+    parser.add_argument("--json", action="store_true", help="the whole spec as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Print the summary, or everything."""
+    trace = open_trace(arguments.trace)
+    info = trace.info()
+    if arguments.json:
+        print_json(info | {"spec": trace.spec.as_dict()})
+        return
+    for name, value in info.items():
+        print(f"{name:14} {value}")

@@ -1,0 +1,36 @@
+"""Where a table of results comes from, stored with it and printed in every report."""
+
+import datetime
+import platform
+
+import numba
+import numpy
+
+import h2o_theory
+from h2o_theory.attention import SPARSITY_THRESHOLD
+
+__all__ = ["provenance"]
+
+
+def provenance(trace, arguments):
+    """A flat dictionary: trace, model, text, command, versions, date."""
+    spec = trace.spec
+    return {
+        "trace": trace.name,
+        "trace_id": trace.trace_id,
+        "model": spec.model.get("id", "unknown"),
+        "text": spec.text.get("name", "unknown"),
+        "tokens": trace.tokens,
+        "layers": list(trace.layers),
+        "content": f"{spec.content} in {spec.dtype}",
+        "sparsity_threshold": SPARSITY_THRESHOLD,
+        "command": " ".join(["h2o-theory", *arguments]),
+        "versions": {
+            "h2o-theory": h2o_theory.__version__,
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+            "numba": numba.__version__,
+            **{f"recorded with {name}": version for name, version in spec.versions.items()},
+        },
+        "date": datetime.date.today().isoformat(),
+    }

@@ -1,0 +1,69 @@
+"""``h2o-theory replay``: policies on a recorded trace, each against the exact optimum."""
+
+import sys
+
+from h2o_theory.cli.common import (
+    add_replay_options,
+    integers,
+    print_json,
+    print_table,
+    say,
+    shown_progress,
+)
+from h2o_theory.cli.provenance import provenance
+from h2o_theory.engine import replay
+from h2o_theory.report import refuse_existing, save_results, summary_table
+from h2o_theory.trace import open_trace
+
+__all__ = ["add_parser"]
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "replay",
+        help="replay policies on a trace",
+        description="Replay eviction policies on a recorded trace and print, per policy and "
+        "budget, the mean over heads of the ratio to the exact offline optimum.",
+        epilog="example: h2o-theory replay notes.trace --policy h2o,recent,optimum "
+        "--budget 10%,64 --out results.parquet",
+    )
+    parser.add_argument("trace", metavar="TRACE")
+    add_replay_options(parser)
+    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
+    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
+    parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument("--json", action="store_true", help="every row as JSON on stdout")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Replay, save, print."""
+    if arguments.out:
+        refuse_existing(arguments.out, arguments.overwrite)
+    trace = open_trace(arguments.trace)
+    with shown_progress() as progress:
+        table = replay(
+            trace,
+            arguments.policy,
+            arguments.budget,
+            prefill=arguments.prefill,
+            layers=integers(arguments.layers, "--layers"),
+            kv_heads=integers(arguments.kv_heads, "--kv-heads"),
+            seed=arguments.seed,
+            workers=arguments.workers,
+            progress=progress,
+        )
+    table.attrs["provenance"] = provenance(trace, sys.argv[1:])
+    if arguments.out:
+        save_results(table, arguments.out, overwrite=arguments.overwrite)
+        say(f"results: {arguments.out}")
+    if arguments.json:
+        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+    else:
+        print_table(summary_table(table), f"mean over {_heads(table)} heads, {trace.name}")
+
+
+def _heads(table):
+    return len(table[["layer", "kv_head"]].drop_duplicates())

@@ -1,0 +1,6 @@
+"""Replay of a trace under policies and budgets, and the measures taken on the way."""
+
+from h2o_theory.engine.plain import PlainPolicy
+from h2o_theory.engine.replay import COLUMNS, replay
+
+__all__ = ["COLUMNS", "PlainPolicy", "replay"]

@@ -1,0 +1,150 @@
+"""The compiled replay loop: insertion, visibility, causality and budget live here, not in policies.
+
+The loop is written once, as a plain function over the names ``observe`` and ``rate``. For each
+policy class it is compiled with that policy's two functions bound to those names, so that they
+inline: a call through a pointer would cost more than the arithmetic it wraps.
+"""
+
+import functools
+import hashlib
+import inspect
+import types
+from pathlib import Path
+
+import numpy as np
+from numba import float64, int64, njit, void
+
+import h2o_theory.engine
+import h2o_theory.policies
+from h2o_theory.policies.base import GROUP_REDUCTIONS
+from h2o_theory.policies.choose import lowest
+
+__all__ = ["compiled_advance"]
+
+MEAN, MAX, FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "first"))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+def gather(rows, g, b, position, n, out):
+    """Copy the visible entries of a full row to ``out`` and return their sum.
+
+    Unsigned indices spare the check for negative ones, and reassociation lets the sum use vector
+    units: together twice as quick.
+    """
+    mass = 0.0
+    for i in range(n):
+        value = rows[g, b, np.uint64(position[i])]
+        out[i] = value
+        mass += value
+    return mass
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def visible_row(rows, b, position, n, raw, reduction, row, spare):
+    """Row b of the group over the visible entries: renormalised unless raw, reduced to one."""
+    group = rows.shape[0] if reduction != FIRST else 1
+    for g in range(group):
+        target = row if g == 0 else spare
+        mass = gather(rows, g, b, position, n, target)
+        scale = 1.0
+        if not raw:
+            scale = 1.0 / mass if mass > 0.0 else 0.0
+        if reduction == MEAN:
+            scale /= group
+        if g == 0:
+            for i in range(n):
+                row[i] *= scale
+        elif reduction == MAX:
+            for i in range(n):
+                row[i] = max(row[i], spare[i] * scale)
+        else:
+            for i in range(n):
+                row[i] += spare[i] * scale
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def move(source, target, position, score, per_slot):
+    """Copy entry ``source`` with its state to slot ``target``."""
+    if source != target:
+        position[target] = position[source]
+        score[target] = score[source]
+        for i in range(per_slot.shape[1]):
+            per_slot[target, i] = per_slot[source, i]
+
+
+def advance(
+    rows, start, limits, position, score, per_slot, memory, table, settings, row, spare, out
+):
+    """Replay rows ``start .. start + B``; the state arrays carry over from block to block.
+
+    Slots ``0 .. window`` are a ring of the protected recent entries; behind it stand the sinks
+    and then the candidates, in no order. So an arrival and an eviction move three entries at the
+    most, whatever the budget.
+
+    ``limits`` is (occupancy, budget, prefill, n_sink, n_recent, needs_rows, raw, reduction), and
+    its first entry is updated. ``out[j]`` is the step at which j was evicted, T while it was not.
+    """
+    n, budget, prefill = limits[0], limits[1], limits[2]
+    # The window of the next step holds n_recent entries, the next query's own included, so that
+    # n_recent - 1 are protected when this step's victim is chosen.
+    window = max(limits[4] - 1, 0)
+    evictable_from = window + limits[3]
+    for b in range(rows.shape[1]):
+        t = start + b
+        slot = n
+        if n >= window > 0:
+            slot = t % window
+            move(slot, n, position, score, per_slot)
+        position[slot] = t
+        score[slot] = 0.0
+        for i in range(per_slot.shape[1]):
+            per_slot[slot, i] = 0.0
+        n += 1
+        if limits[5]:
+            visible_row(rows, b, position, n, limits[6], limits[7], row, spare)
+        observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
+        while n >= budget and t >= prefill - 1:
+            rate(t, b, n, position, score, per_slot, memory, table, settings)  # noqa: F821
+            victim = lowest(score, position, evictable_from, n)
+            out[position[victim]] = t
+            n -= 1
+            move(n, victim, position, score, per_slot)
+    limits[0] = n
+
+
+_SIGNATURE = void(
+    float64[:, :, ::1],
+    int64,
+    int64[::1],
+    int64[::1],
+    float64[::1],
+    float64[:, ::1],
+    float64[::1],
+    float64[:, ::1],
+    float64[::1],
+    float64[::1],
+    float64[::1],
+    int64[::1],
+)
+
+
+@functools.cache
+def compiled_advance(policy_class):
+    """:func:`advance` compiled for a policy class: about a second the first time, then cached.
+
+    numba's cache notices changes of this file only; the qualified name therefore carries a
+    digest of every source the loop is built from, so that a stale kernel is never loaded.
+    """
+    functions = {"observe": policy_class.observe, "rate": policy_class.rate}
+    loop = types.FunctionType(advance.__code__, {**globals(), **functions}, "advance")
+    loop.__module__ = __name__
+    loop.__qualname__ = f"advance_{policy_class.__name__}_{_source_digest(policy_class)}"
+    return njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")(loop)
+
+
+def _source_digest(policy_class):
+    digest = hashlib.sha256(Path(inspect.getfile(policy_class)).read_bytes())
+    for package in (h2o_theory.engine, h2o_theory.policies):
+        for path in sorted(Path(package.__file__).parent.glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,91 @@
+"""One policy at one budget on one head: its state, its schedule, its audit."""
+
+import numpy as np
+
+from h2o_theory.engine.advance import compiled_advance
+from h2o_theory.engine.plain import PlainRun
+from h2o_theory.policies import Policy
+from h2o_theory.policies.base import GROUP_REDUCTIONS
+
+__all__ = ["CompiledRun", "FixedRun", "audit", "make_run"]
+
+
+class FixedRun:
+    """A schedule known beforehand (the full cache, the optimum, a set shared by a layer)."""
+
+    def __init__(self, evicted_at):
+        self.evicted_at = evicted_at
+
+    def advance(self, rows, start):
+        """Nothing is left to decide."""
+
+
+class CompiledRun:
+    """State of a compiled policy; see :mod:`h2o_theory.engine.advance` for the arrays."""
+
+    def __init__(self, policy, context, mean_rows):
+        tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
+        parts = policy.parts(context.budget)
+        per_slot, memory = policy.sizes(context)
+        self._loop = compiled_advance(type(policy))
+        self._limits = np.array(
+            [
+                0,
+                context.budget,
+                context.prefill,
+                parts.n_sink,
+                parts.n_recent,
+                policy.needs == "rows" and policy.kind == "online",
+                getattr(policy, "rows", "renormalised") == "raw",
+                GROUP_REDUCTIONS.index(getattr(policy, "group", "mean")),
+            ],
+            dtype=np.int64,
+        )
+        self._position = np.zeros(slots, dtype=np.int64)
+        self._score = np.zeros(slots)
+        self._per_slot = np.zeros((slots, per_slot))
+        self._memory = np.zeros(memory)
+        self._row, self._spare = np.zeros(slots), np.zeros(slots)
+        self._settings = policy.settings(context)
+        self._table = policy.table(mean_rows) if policy.kind == "clairvoyant" else np.zeros((0, 0))
+        self.evicted_at = np.full(tokens, tokens, dtype=np.int64)
+
+    def advance(self, rows, start):
+        """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
+        self._loop(
+            rows,
+            start,
+            self._limits,
+            self._position,
+            self._score,
+            self._per_slot,
+            self._memory,
+            self._table[start : start + rows.shape[1]],
+            self._settings,
+            self._row,
+            self._spare,
+            self.evicted_at,
+        )
+
+
+def make_run(policy, context, mean_rows=None):
+    """The run of a shipped or plain policy; ``mean_rows`` [T, T] only for clairvoyant ones."""
+    kind = CompiledRun if isinstance(policy, Policy) else PlainRun
+    return kind(policy, context, mean_rows)
+
+
+def audit(evicted_at, context):
+    """Whether a schedule keeps to the budget: ``(largest |S_t|, mean |S_t|)`` over scored rows.
+
+    Key j is visible to row t iff ``j <= t <= evicted_at[j]``. Raises AssertionError if a policy
+    got past the budget, which the engine makes impossible.
+    """
+    tokens, prefill = context.tokens, context.prefill
+    leaving = np.bincount(np.minimum(evicted_at, tokens) + 1, minlength=tokens + 2)[: tokens + 1]
+    size = np.arange(1, tokens + 1) - np.cumsum(leaving)[:tokens]
+    scored = size[prefill:]
+    if scored.size == 0:
+        return 0, float("nan"), scored
+    assert scored.max() <= context.budget, "a policy exceeded its budget"
+    assert (evicted_at >= np.arange(tokens)).all(), "a token was evicted before it arrived"
+    return int(scored.max()), float(scored.mean()), scored

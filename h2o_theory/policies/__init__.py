@@ -1,0 +1,18 @@
+"""Eviction policies: one small file each, a registry, budgets, and the tie rule they share."""
+
+from h2o_theory.policies.base import Context, Parts, Policy
+from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
+from h2o_theory.policies.registry import available, make_policy, parse_policies, register
+
+__all__ = [
+    "Budget",
+    "Context",
+    "Parts",
+    "Policy",
+    "available",
+    "make_policy",
+    "parse_budget",
+    "parse_budgets",
+    "parse_policies",
+    "register",
+]

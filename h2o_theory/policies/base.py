@@ -1,0 +1,168 @@
+"""What a policy is: a rule that scores the visible entries; the engine does everything else."""
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from h2o_theory.errors import BadArgument, BadBudget
+
+__all__ = ["GROUP_REDUCTIONS", "ROWS", "Context", "Parts", "Policy", "one_of", "whole_number"]
+
+ROWS = ("renormalised", "raw")
+GROUP_REDUCTIONS = ("mean", "sum", "max", "first")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How a budget is divided; the three parts sum to it.
+
+    Attributes
+    ----------
+    n_sink : int
+        The first positions of the sequence, never evicted.
+    n_heavy : int
+        Entries held for their score.
+    n_recent : int
+        The most recent positions, the query's own included, never evicted while in the window.
+    """
+
+    n_sink: int
+    n_heavy: int
+    n_recent: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """What one replay of one kv_head tells a policy before it starts.
+
+    Attributes
+    ----------
+    budget, tokens, prefill : int
+        k, T and the number of unscored prompt rows.
+    layer, kv_head, seed : int
+        They determine the random stream, so that no two heads draw the same numbers.
+    """
+
+    budget: int
+    tokens: int
+    prefill: int = 0
+    layer: int = 0
+    kv_head: int = 0
+    seed: int = 0
+
+
+@njit(cache=True, nogil=True)
+def observe_nothing(t, n, position, row, score, per_slot, memory, settings):
+    """The observation of a policy that does not look at attention."""
+
+
+@njit(cache=True, nogil=True)
+def rate_nothing(t, b, n, position, score, per_slot, memory, table, settings):
+    """The rating of a policy whose score is already up to date after the observation."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    r"""Base of all shipped policies: frozen parameters and two compiled functions.
+
+    At every step the engine appends the newcomer with score 0, forms the visible row, calls
+    ``observe``, and, while the cache is full, calls ``rate`` and evicts
+
+    .. math:: u_t = \arg\min_{j \in S_t \setminus P_t} \text{score}(j),
+
+    the oldest among equals, where P_t holds the sinks and the recent window. Both functions see
+    only the entries of S_t, in no particular order: entry i is token ``position[i]``.
+
+    ``observe(t, n, position, row, score, per_slot, memory, settings)``
+        Row t restricted to S_t is ``row[:n]``, reduced over the group; update ``score[:n]``,
+        ``per_slot[:n]`` (kept with the entry) and ``memory`` (kept for the head).
+    ``rate(t, b, n, position, score, per_slot, memory, table, settings)``
+        Bring ``score[:n]`` up to date for the choice of a victim. ``table[b]`` is row t of
+        :meth:`table`; it is empty for online policies.
+
+    Subclasses are frozen dataclasses whose fields are the parameters, with defaults.
+    """
+
+    name: ClassVar[str] = ""
+    kind: ClassVar[str] = "online"
+    """``online`` sees rows up to t, ``clairvoyant`` the whole trace, ``reference`` is no cache."""
+    needs: ClassVar[str] = "rows"
+    """``positions`` or ``rows``: what the rule looks at."""
+    source: ClassVar[str] = ""
+    observe: ClassVar = observe_nothing
+    rate: ClassVar = rate_nothing
+
+    def parts(self, budget):
+        """The resolved :class:`Parts` of a budget; all of it is held by score unless overridden."""
+        return Parts(0, budget, 0)
+
+    @property
+    def scope(self):
+        """``kv_head``, or ``layer`` if one retained set serves all heads of a layer."""
+        return "kv_head"
+
+    def settings(self, context):
+        """Numbers handed to the compiled functions, float64 [any]."""
+        return np.zeros(0)
+
+    def sizes(self, context):
+        """Lengths of ``per_slot`` (for each entry) and ``memory`` (for the head)."""
+        return 0, 0
+
+    def table(self, mean_rows):
+        """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""
+        return np.zeros((0, 0))
+
+    def describe(self, budget):
+        """The resolved parameters as text: parts first, then the rest in order of declaration."""
+        parts = self.parts(budget)
+        items = [f"{name}={getattr(parts, name)}" for name in ("n_sink", "n_heavy", "n_recent")]
+        skip = {"n_sink", "recent"}
+        items += [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in skip]
+        return " ".join(items)
+
+
+def one_of(policy, name, options):
+    """Raise BadArgument unless parameter ``name`` of ``policy`` is one of ``options``."""
+    value = getattr(policy, name)
+    if value not in options:
+        raise BadArgument(
+            "a policy parameter has an unknown value",
+            where=f"{policy.name}:{name}",
+            got=repr(value),
+            expected=" or ".join(map(str, options)),
+        )
+
+
+def whole_number(policy, name, least):
+    """Raise BadArgument unless parameter ``name`` is an integer of at least ``least``."""
+    value = getattr(policy, name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise BadArgument(
+            "a policy parameter is not usable",
+            where=f"{policy.name}:{name}",
+            got=repr(value),
+            expected=f"a whole number of at least {least}",
+        )
+
+
+def sinks_within(policy, n_sink, budget, *, default):
+    """The sinks that fit a budget: a default shrinks to ``budget - 1``, an explicit wish must fit.
+
+    Raises
+    ------
+    BadBudget
+        If more sinks were asked for than leave room for the query's own entry.
+    """
+    if n_sink <= budget - 1:
+        return n_sink
+    if n_sink == default:
+        return budget - 1
+    raise BadBudget(
+        "the budget is smaller than the policy's protected parts",
+        where=f"{policy.name}:n_sink",
+        got=f"n_sink={n_sink} with a budget of {budget}",
+        expected="n_sink of at most budget - 1",
+    )

@@ -1,0 +1,59 @@
+"""Belady's rule on soft attention: evict the entry whose next access is farthest."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from h2o_theory.policies.access import is_access
+from h2o_theory.policies.base import Policy
+from h2o_theory.policies.registry import register
+
+__all__ = ["Belady"]
+
+
+@njit(cache=True, nogil=True)
+def rate_by_table(t, b, n, position, score, per_slot, memory, table, settings):
+    """The score is read off the table of the future."""
+    for i in range(n):
+        score[i] = table[b, position[i]]
+
+
+@njit(cache=True, nogil=True)
+def _next_access_scores(rows):
+    tokens = rows.shape[0]
+    scores = np.empty((tokens, tokens))
+    upcoming = np.full(tokens, 2.0 * tokens)
+    for t in range(tokens - 1, -1, -1):
+        for j in range(tokens):
+            scores[t, j] = -upcoming[j]
+        for j in range(t):
+            if is_access(rows[t, j], t + 1, False):
+                upcoming[j] = t
+    return scores
+
+
+@register
+@dataclass(frozen=True)
+class Belady(Policy):
+    r"""Evict the entry whose next access lies farthest in the future (never: first to go).
+
+    .. math:: u_t = \arg\max_{j \in S_t} \min\{ t' > t : A[t', j] \ge 1/(t'+1) \}
+
+    Clairvoyant: accesses are judged on the recorded full rows, averaged over the group, by the
+    uniform rule. Belady's MIN is optimal for paging with refetch and unit costs; here a token
+    that left cannot come back and misses have weights, so this is a heuristic, not a bound.
+    O(T^2) time and 8 T^2 bytes for the table.
+
+    Source: Belady 1966, and footnote 1 of arXiv 2306.14048.
+    """
+
+    name: ClassVar[str] = "belady"
+    kind: ClassVar[str] = "clairvoyant"
+    source: ClassVar[str] = "Belady 1966, access rule: uniform"
+    rate: ClassVar = rate_by_table
+
+    def table(self, mean_rows):
+        """Minus the step of the next access after t; twice T where there is none."""
+        return _next_access_scores(mean_rows)

@@ -1,0 +1,16 @@
+"""The trace: recorded attention on disk, written beside and renamed, read lazily, never pickled."""
+
+from h2o_theory.trace.reader import Trace, open_trace
+from h2o_theory.trace.spec import LayerSpec, TraceSpec
+from h2o_theory.trace.validation import check_attention, validate
+from h2o_theory.trace.writer import TraceWriter
+
+__all__ = [
+    "LayerSpec",
+    "Trace",
+    "TraceSpec",
+    "TraceWriter",
+    "check_attention",
+    "open_trace",
+    "validate",
+]

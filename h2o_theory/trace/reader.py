@@ -1,0 +1,312 @@
+"""Reading a trace: any row of any kv_head on demand, O(T d) memory, nothing loaded up front."""
+
+from pathlib import Path
+
+import numpy as np
+
+from h2o_theory.attention import attention_rows
+from h2o_theory.errors import BadArgument, OutOfRange
+from h2o_theory.trace.spec import LayerSpec, TraceSpec
+from h2o_theory.trace.store import MemoryStore, SegmentStore, packed_range
+from h2o_theory.trace.validation import check_attention
+from h2o_theory.trace.writer import TraceWriter
+
+__all__ = ["BLOCK_ROWS", "Trace", "open_trace"]
+
+BLOCK_ROWS = 256
+"""Rows per block when streaming: the memory of a block is 8 x G x 256 x T bytes."""
+
+
+def open_trace(path):
+    """Open a trace folder for reading.
+
+    Parameters
+    ----------
+    path : path
+        The folder that :func:`h2o_theory.record` or ``h2o-theory record`` wrote.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    TraceNotFound
+        If there is no such folder or it is not a trace.
+    CorruptTrace
+        If a file is missing, truncated or altered, or the manifest is incomplete. A segment's
+        checksum is verified when it is first read.
+    """
+    store = SegmentStore(path)
+    spec = TraceSpec.from_json(store.spec_text, Path(path) / "spec.json")
+    return Trace(spec, store, name=Path(path).resolve().name)
+
+
+class Trace:
+    """Recorded attention of one sequence, seen as rows ``A[g, t, :]`` per layer and kv_head.
+
+    Made by :func:`open_trace` or :meth:`from_attention`; the constructor is for the store's use.
+
+    Attributes
+    ----------
+    spec : TraceSpec
+    name : str
+    """
+
+    def __init__(self, spec, store, name):
+        self.spec, self.name, self._store = spec, name, store
+        self._layers = {layer.layer: layer for layer in spec.layers}
+
+    def __repr__(self):
+        model = self.spec.model.get("id", "unknown model")
+        return (
+            f"<Trace {self.name}: {model}, {self.tokens} tokens, layers {list(self._layers)}, "
+            f"{self.spec.content} in {self.spec.dtype}>"
+        )
+
+    @property
+    def tokens(self):
+        """Length T of the sequence."""
+        return self.spec.tokens
+
+    @property
+    def layers(self):
+        """The recorded layer numbers, ascending."""
+        return tuple(sorted(self._layers))
+
+    @property
+    def trace_id(self):
+        """The first 12 hex digits of a hash of the recorded values."""
+        return self._store.content_hash()[:12]
+
+    def layer(self, layer):
+        """The :class:`LayerSpec` of a recorded layer; raises OutOfRange otherwise."""
+        if layer not in self._layers:
+            raise OutOfRange(
+                "the trace has no such layer",
+                where=self.name,
+                got=f"layer {layer}",
+                expected=f"one of {_ranges(self.layers)}",
+            )
+        return self._layers[layer]
+
+    def has_values(self, layer):
+        """Whether the layer's values V were recorded, so that output errors can be computed."""
+        return "v" in self._store.names(layer)
+
+    def tensor(self, layer, kind):
+        """A whole stored tensor of a layer, all heads: kind ``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``."""
+        heads = None if kind in ("lo", "hi") else slice(None)
+        return self._store.read(layer, kind, heads, 0, self.tokens)
+
+    def verify_segments(self):
+        """Verify every segment's checksum now; returns how many there are (0 in memory)."""
+        return self._store.verify_all()
+
+    def _head(self, layer, kv_head):
+        spec = self.layer(layer)
+        if not 0 <= kv_head < spec.kv_heads:
+            raise OutOfRange(
+                "the layer has no such kv_head",
+                where=f"{self.name}, layer {layer}",
+                got=kv_head,
+                expected=f"0 to {spec.kv_heads - 1}",
+            )
+        return spec
+
+    def queries(self, layer, kv_head, start=0, stop=None):
+        """Queries [G, n, head_dim] of the kv_head's group, after rotary embedding."""
+        spec = self._head(layer, kv_head)
+        heads = slice(kv_head * spec.group, (kv_head + 1) * spec.group)
+        return self._store.read(layer, "q", heads, start, self._stop(stop))
+
+    def keys(self, layer, kv_head, start=0, stop=None):
+        """Keys [n, head_dim], after rotary embedding."""
+        self._head(layer, kv_head)
+        heads = slice(kv_head, kv_head + 1)
+        return self._store.read(layer, "k", heads, start, self._stop(stop))[0]
+
+    def values(self, layer, kv_head, start=0, stop=None):
+        """Values [n, value_dim]; raises BadArgument if the trace does not hold them."""
+        self._head(layer, kv_head)
+        if not self.has_values(layer):
+            raise BadArgument(
+                "the trace holds no values",
+                where=f"{self.name}, layer {layer}",
+                hint="Record with store='qkv', or pass values= to from_attention",
+            )
+        heads = slice(kv_head, kv_head + 1)
+        return self._store.read(layer, "v", heads, start, self._stop(stop))[0]
+
+    def _stop(self, stop):
+        return self.tokens if stop is None else stop
+
+    def rows(self, layer, kv_head, start=0, stop=None):
+        """Attention rows ``start .. stop`` of the query heads that share a kv_head.
+
+        Returns
+        -------
+        array [G, stop - start, T], float64
+            ``A[g, t, j]``, zero for keys the row cannot see; each row sums to one.
+
+        Raises
+        ------
+        OutOfRange
+            For a layer, kv_head or row that does not exist.
+        CorruptTrace
+            If a segment's checksum is wrong.
+        """
+        spec, stop = self._head(layer, kv_head), self._stop(stop)
+        if not 0 <= start <= stop <= self.tokens:
+            raise OutOfRange(
+                "no such rows",
+                where=self.name,
+                got=f"{start} to {stop}",
+                expected=f"within 0 to {self.tokens}",
+            )
+        if self.spec.content == "attention":
+            return self._packed_rows(spec, kv_head, start, stop)
+        lo = self._store.read(layer, "lo", None, start, stop)
+        hi = self._store.read(layer, "hi", None, start, stop)
+        return attention_rows(
+            self.queries(layer, kv_head, start, stop),
+            self.keys(layer, kv_head),
+            lo,
+            hi,
+            spec.scaling,
+            spec.softcap,
+        )
+
+    def _packed_rows(self, spec, kv_head, start, stop):
+        heads = slice(kv_head * spec.group, (kv_head + 1) * spec.group)
+        packed = self._store.read(spec.layer, "p", heads, start, stop)
+        rows = np.zeros((spec.group, stop - start, self.tokens))
+        offset = packed_range(0, start)[1]
+        for t in range(start, stop):
+            begin, end = packed_range(t, t + 1)
+            rows[:, t - start, : t + 1] = packed[:, begin - offset : end - offset]
+        rows /= rows.sum(axis=-1, keepdims=True)
+        return rows
+
+    def blocks(self, layer, kv_head, block_rows=BLOCK_ROWS):
+        """Yield ``(start, rows)`` for consecutive blocks of rows, O(block_rows x T) memory."""
+        for start in range(0, self.tokens, block_rows):
+            yield start, self.rows(layer, kv_head, start, min(start + block_rows, self.tokens))
+
+    @classmethod
+    def from_attention(
+        cls, attention, *, kv_heads=None, values=None, layers=None, name="attention", model=None
+    ):
+        """A trace from attention matrices that someone already has.
+
+        Parameters
+        ----------
+        attention : array [L, H, T, T]
+            Post-softmax, causal. Checked by :func:`check_attention`; rows are then rescaled to
+            sum to one in float64.
+        kv_heads : int, optional
+            Number of kv_heads the H query heads are grouped into; H by default.
+        values : array [L, kv_heads, T, dv], optional
+            Enables the output error.
+        layers : list of int, optional
+            Layer numbers; 0 .. L-1 by default.
+        name : str
+        model : dict, optional
+            Provenance, ``{"id": ...}``.
+
+        Raises
+        ------
+        InvalidAttention
+            For NaN, negative, non-causal entries or rows that do not sum to one.
+        BadArgument
+            For shapes that do not fit together.
+        """
+        attention = check_attention(attention)
+        n_layers, q_heads, tokens, _ = attention.shape
+        kv_heads = q_heads if kv_heads is None else kv_heads
+        layers = list(range(n_layers)) if layers is None else [int(layer) for layer in layers]
+        if kv_heads < 1 or q_heads % kv_heads:
+            raise BadArgument(
+                "query heads do not divide into kv_heads",
+                where="kv_heads",
+                got=f"{q_heads} query heads, {kv_heads} kv_heads",
+            )
+        if len(layers) != n_layers or len(set(layers)) != n_layers:
+            raise BadArgument(
+                "one distinct number per layer is needed",
+                where="layers",
+                got=layers,
+                expected=f"{n_layers} numbers",
+            )
+        tensors = {}
+        below = np.tril_indices(tokens)
+        for index, layer in enumerate(layers):
+            tensors[f"{layer}.p"] = attention[index][:, below[0], below[1]]
+        value_dim = 0
+        if values is not None:
+            values = np.asarray(values)
+            if values.ndim != 4 or values.shape[:3] != (n_layers, kv_heads, tokens):
+                raise BadArgument(
+                    "values do not fit the attention",
+                    where="values",
+                    got=values.shape,
+                    expected=(n_layers, kv_heads, tokens, "dv"),
+                )
+            value_dim = values.shape[3]
+            for index, layer in enumerate(layers):
+                tensors[f"{layer}.v"] = values[index]
+        spec = TraceSpec(
+            tokens=tokens,
+            layers=tuple(LayerSpec(layer, q_heads, kv_heads, 0, value_dim, 1.0) for layer in layers),
+            content="attention",
+            dtype=str(attention.dtype),
+            model=model or {},
+            prompt_length=tokens,
+        )
+        return cls(spec, MemoryStore(tensors), name)
+
+    def save(self, path, *, overwrite=False):
+        """Write the trace to a folder, one segment a layer, beside and renamed; returns the path."""
+        with TraceWriter(path, overwrite=overwrite) as writer:
+            for layer in self.layers:
+                tensors, dtypes = {}, {}
+                for kind in sorted(self._store.names(layer)):
+                    name = f"{layer}.{kind}"
+                    tensors[name] = self.tensor(layer, kind)
+                    if self.spec.dtype == "bfloat16" and kind in "qkv":
+                        tensors[name] = (tensors[name].view(np.uint32) >> 16).astype(np.uint16)
+                        dtypes[name] = "bfloat16"
+                writer.add_segment(
+                    tensors, start=0, stop=self.tokens, layers=[layer], dtypes=dtypes
+                )
+            return writer.commit(self.spec)
+
+    def info(self):
+        """A flat dictionary of what the trace holds, in the order a person would read it."""
+        first = self._layers[self.layers[0]]
+        return {
+            "trace": self.name,
+            "trace_id": self.trace_id,
+            "model": self.spec.model.get("id", "unknown"),
+            "family": self.spec.model.get("family", "unknown"),
+            "text": self.spec.text.get("name", "unknown"),
+            "tokens": self.tokens,
+            "layers": _ranges(self.layers),
+            "q_heads": first.q_heads,
+            "kv_heads": first.kv_heads,
+            "head_dim": first.head_dim,
+            "content": self.spec.content,
+            "dtype": self.spec.dtype,
+            "token_strings": self.spec.token_strings is not None,
+        }
+
+
+def _ranges(numbers):
+    """``0-3, 7`` for 0, 1, 2, 3, 7."""
+    runs = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)

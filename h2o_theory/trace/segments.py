@@ -1,0 +1,92 @@
+"""One segment file: safetensors bytes on disk, a checksum, and memory-mapped views of its tensors."""
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import safetensors
+
+from h2o_theory.errors import CorruptTrace
+
+__all__ = ["STORAGE_DTYPES", "map_tensors", "sha256_of", "to_float", "write_tensors"]
+
+STORAGE_DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "I32": np.dtype("<i4"),
+}
+"""The safetensors dtypes a trace may hold; bfloat16 is mapped as its 16 raw bits."""
+
+
+def write_tensors(path, tensors, dtypes):
+    """Write named arrays to ``path``; ``dtypes`` names those that are not what numpy says they are.
+
+    numpy has no bfloat16: such a tensor comes as uint16 bits with ``dtypes[name] = "bfloat16"``.
+    """
+    # The specs hold bare addresses, so the contiguous arrays must outlive the call.
+    arrays = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    payload = {
+        name: safetensors.TensorSpec(
+            dtype=dtypes.get(name, array.dtype.name),
+            shape=list(array.shape),
+            data_ptr=array.ctypes.data,
+            data_len=array.nbytes,
+        )
+        for name, array in arrays.items()
+    }
+    safetensors.serialize_file(payload, str(path), None)
+
+
+def sha256_of(path):
+    """Hexadecimal SHA-256 of a file, read in pieces of 1 MiB."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def map_tensors(path):
+    """Memory-mapped views ``{name: (array, safetensors dtype)}`` of a segment, nothing read yet.
+
+    Raises
+    ------
+    CorruptTrace
+        If the header is not that of a safetensors file of known dtypes that fills the file.
+    """
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > size - 8:
+                raise ValueError(f"header of {length} bytes in a file of {size}")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        views = {}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            dtype, shape = STORAGE_DTYPES[entry["dtype"]], tuple(entry["shape"])
+            if end - begin != dtype.itemsize * int(np.prod(shape)) or 8 + length + end > size:
+                raise ValueError(f"tensor {name} does not fit the file")
+            offset = 8 + length + begin
+            view = np.memmap(path, dtype, "r", offset, shape) if end > begin else np.empty(shape)
+            views[name] = (view, entry["dtype"])
+        return views
+    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+        raise CorruptTrace(
+            "a segment of the trace cannot be read",
+            where=path,
+            got=error or type(error).__name__,
+            expected="a safetensors file as listed in manifest.jsonl",
+            hint="Record the trace again or restore the file",
+        ) from None
+
+
+def to_float(array, dtype):
+    """A stored tensor as floating point numbers numpy can compute with (bfloat16 becomes float32)."""
+    if dtype != "BF16":
+        return np.asarray(array)
+    return (np.asarray(array).astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,202 @@
+"""Where a trace's tensors come from: memory, or checked and mapped segments on disk."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from h2o_theory.errors import CorruptTrace, TraceNotFound
+from h2o_theory.trace.segments import map_tensors, sha256_of, to_float
+
+__all__ = ["MemoryStore", "SegmentStore", "packed_range"]
+
+
+def packed_range(start, stop):
+    """Offsets of rows ``start .. stop`` in a packed lower triangle: row t holds t + 1 entries."""
+    return start * (start + 1) // 2, stop * (stop + 1) // 2
+
+
+class MemoryStore:
+    """Tensors held in memory, named as in a segment, for traces made from arrays."""
+
+    def __init__(self, tensors):
+        self._tensors = tensors
+
+    def names(self, layer):
+        """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
+        return {name.split(".")[1] for name in self._tensors if name.split(".")[0] == str(layer)}
+
+    def read(self, layer, kind, heads, start, stop):
+        """Tokens ``start .. stop`` of ``heads`` (a slice, or None for a tensor without heads)."""
+        tensor = self._tensors[f"{layer}.{kind}"]
+        if kind == "p":
+            start, stop = packed_range(start, stop)
+        return tensor[start:stop] if heads is None else tensor[heads, start:stop]
+
+    def verify_all(self):
+        """There are no files to verify."""
+        return 0
+
+    def content_hash(self):
+        """SHA-256 over names, shapes and bytes."""
+        digest = hashlib.sha256()
+        for name in sorted(self._tensors):
+            array = np.ascontiguousarray(self._tensors[name])
+            digest.update(f"{name}{array.shape}{array.dtype}".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+class SegmentStore:
+    """Segments of a trace folder, trusted only as far as the manifest vouches for them.
+
+    Opening reads the manifest and compares file sizes; a segment's checksum is verified before
+    its first value is handed out, so a long trace opens at once and is still never half-read.
+
+    Raises
+    ------
+    TraceNotFound, CorruptTrace
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise TraceNotFound(
+                "no such trace",
+                where=path,
+                expected="a folder with spec.json and manifest.jsonl",
+                hint="Record one with: h2o-theory record",
+            )
+        self.entries, end = self._read_manifest()
+        self.spec_text = self._read_spec(end["spec_sha256"])
+        if end["segments"] != len(self.entries):
+            raise self._corrupt("segments are missing", len(self.entries), end["segments"])
+        for entry in self.entries:
+            self._check_size(entry)
+        self._views = {}
+
+    def _corrupt(self, what, got, expected, where=None):
+        return CorruptTrace(
+            what,
+            where=where or self.path,
+            got=got,
+            expected=expected,
+            hint="Record the trace again or restore the files",
+        )
+
+    def _read_manifest(self):
+        path = self.path / "manifest.jsonl"
+        if not path.is_file():
+            raise TraceNotFound(
+                "this folder is not a trace",
+                where=self.path,
+                got="no manifest.jsonl",
+                hint="Name the folder that h2o-theory record wrote",
+            )
+        try:
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            entries, end = lines[:-1], lines[-1]
+            if end["kind"] != "end" or any(entry["kind"] != "segment" for entry in entries):
+                raise ValueError("the closing line is missing")
+            for entry in entries:
+                entry["file"], entry["bytes"], entry["sha256"], entry["layers"]
+                if Path(entry["file"]).name != entry["file"]:
+                    raise ValueError(f"segment outside the folder: {entry['file']}")
+            return entries, {"segments": end["segments"], "spec_sha256": end["spec_sha256"]}
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise self._corrupt(
+                "the manifest is cut off or altered", error, "one JSON line a segment", path
+            ) from None
+
+    def _read_spec(self, expected):
+        path = self.path / "spec.json"
+        if not path.is_file():
+            raise self._corrupt("a file of the trace is missing", "no file", "spec.json", path)
+        found = sha256_of(path)
+        if found != expected:
+            raise self._corrupt("a file was altered", f"sha256 {found[:12]}", expected[:12], path)
+        return path.read_text(encoding="utf-8")
+
+    def _check_size(self, entry):
+        path = self.path / entry["file"]
+        if not path.is_file():
+            raise self._corrupt("a segment is missing", "no file", entry["file"], path)
+        size = path.stat().st_size
+        if size != entry["bytes"]:
+            raise self._corrupt(
+                "a segment was truncated or extended", f"{size} bytes", entry["bytes"], path
+            )
+
+    def verify(self, entry):
+        """Compare a segment's bytes with the manifest's checksum; raises CorruptTrace."""
+        path = self.path / entry["file"]
+        found = sha256_of(path)
+        if found != entry["sha256"]:
+            raise self._corrupt(
+                "a segment was altered", f"sha256 {found[:12]}", entry["sha256"][:12], path
+            )
+
+    def verify_all(self):
+        """Verify every segment; returns how many there are."""
+        for entry in self.entries:
+            self.verify(entry)
+        return len(self.entries)
+
+    def _tensors(self, entry):
+        if entry["file"] not in self._views:
+            self.verify(entry)
+            self._views[entry["file"]] = map_tensors(self.path / entry["file"])
+        return self._views[entry["file"]]
+
+    def segments(self, layer):
+        """Manifest entries of a layer in token order, without a gap or an overlap between them."""
+        entries = [entry for entry in self.entries if layer in entry["layers"]]
+        entries.sort(key=lambda entry: entry["start"])
+        reached = 0
+        for entry in entries:
+            if entry["start"] != reached:
+                raise self._corrupt(
+                    f"layer {layer} has a gap or an overlap", f"token {entry['start']}", reached
+                )
+            reached = entry["stop"]
+        return entries
+
+    def names(self, layer):
+        """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
+        views = self._tensors(self.segments(layer)[0])
+        return {name.split(".")[1] for name in views if name.split(".")[0] == str(layer)}
+
+    def read(self, layer, kind, heads, start, stop):
+        """Tokens ``start .. stop`` of ``heads``, joined across segments; floats as numpy has them.
+
+        A single segment of a dtype numpy knows is handed out as a mapped view, not a copy.
+        """
+        pieces = []
+        for entry in self.segments(layer):
+            begin, end = max(start, entry["start"]), min(stop, entry["stop"])
+            if begin >= end:
+                continue
+            try:
+                view, dtype = self._tensors(entry)[f"{layer}.{kind}"]
+            except KeyError:
+                raise self._corrupt(
+                    "a tensor is missing", f"{layer}.{kind}", "q, k, v, lo, hi or p",
+                    self.path / entry["file"],
+                ) from None
+            begin, end = begin - entry["start"], end - entry["start"]
+            if kind == "p":
+                base = packed_range(0, entry["start"])[1]
+                begin, end = packed_range(begin + entry["start"], end + entry["start"])
+                begin, end = begin - base, end - base
+            piece = view[begin:end] if heads is None else view[heads, begin:end]
+            pieces.append(to_float(piece, dtype))
+        if len(pieces) == 1:
+            return pieces[0]
+        return np.concatenate(pieces, axis=0 if heads is None else 1)
+
+    def content_hash(self):
+        """SHA-256 over the segments' checksums, which change with any recorded value."""
+        return hashlib.sha256(
+            "".join(entry["sha256"] for entry in self.entries).encode()
+        ).hexdigest()

@@ -1,0 +1,198 @@
+"""Properties that hold for every registered policy, whatever its rule."""
+
+import numpy as np
+import pytest
+import reference
+
+import h2o_theory as ht
+from h2o_theory.engine.run import make_run
+from h2o_theory.policies import Context, available, make_policy
+from h2o_theory.trace import Trace
+
+DECIDING = sorted(set(available()) - {"full", "optimum"})
+ONLINE = [name for name in DECIDING if available()[name].kind == "online"]
+ALL = "full,recent,sink,random,random:form=fresh,h2o,h2o:rows=raw,heavy,tova,tova:shared=kv_head,"
+ALL += "lru,lfu,greedy,belady,belady_mass,optimum"
+
+
+def evict(policy, rows, budget, prefill=0, seed=0):
+    tokens = rows.shape[1]
+    run = make_run(policy, Context(budget, tokens, prefill, seed=seed), rows.mean(axis=0))
+    run.advance(np.ascontiguousarray(rows), 0)
+    return run.evicted_at
+
+
+def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
+    rng = np.random.default_rng(seed)
+    attention = np.stack([reference.softmax_rows(rng, q_heads, tokens) for _ in range(layers)])
+    values = rng.normal(size=(layers, kv_heads, tokens, 6))
+    return Trace.from_attention(attention, kv_heads=kv_heads, values=values)
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_online_policies_do_not_see_the_future(name):
+    rng = np.random.default_rng(0)
+    rows = reference.softmax_rows(rng, 2, 30)
+    for budget, prefill in ((6, 0), (11, 0), (9, 12)):
+        before = evict(make_policy(name), rows, budget, prefill)
+        for cut in (13, 20, 29):
+            changed = rows.copy()
+            changed[:, cut:] = reference.softmax_rows(rng, 2, 30)[:, cut:]
+            after = evict(make_policy(name), changed, budget, prefill)
+            early = (before < cut) | (after < cut)
+            assert (before[early] == after[early]).all()
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_online_policies_do_not_see_evicted_columns(name):
+    """Attention to keys that already left may change freely, if what is left is rescaled alike."""
+    rng = np.random.default_rng(4)
+    rows = reference.softmax_rows(rng, 1, 24)
+    policy = make_policy(name)
+    if getattr(policy, "rows", "renormalised") == "raw":
+        policy = make_policy(f"{name}:rows=renormalised")
+    schedule = evict(policy, rows, 7)
+    changed = rows.copy()
+    for t in range(24):
+        gone = np.flatnonzero(schedule[: t + 1] < t)
+        changed[0, t, gone] *= rng.uniform(0, 2, size=gone.size)
+    changed /= changed.sum(axis=-1, keepdims=True)
+    assert (evict(policy, changed, 7) == schedule).all()
+
+
+@pytest.mark.parametrize("name", [n for n in DECIDING if available()[n].kind == "clairvoyant"])
+def test_clairvoyant_policies_do_see_the_future(name):
+    rng = np.random.default_rng(0)
+    rows = reference.softmax_rows(rng, 1, 30)
+    changed = rows.copy()
+    changed[:, 15:] = reference.softmax_rows(rng, 1, 30)[:, 15:]
+    before, after = evict(make_policy(name), rows, 5), evict(make_policy(name), changed, 5)
+    assert (np.minimum(before, 15) != np.minimum(after, 15)).any()
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_budget_is_kept_and_used(name):
+    rows = reference.softmax_rows(np.random.default_rng(2), 2, 30)
+    for budget in (1, 2, 7, 29):
+        for prefill in (0, 1, 15):
+            sets = reference.visible_sets(evict(make_policy(name), rows, budget, prefill))
+            for t, visible in enumerate(sets):
+                assert t in visible
+                if t < prefill:
+                    assert len(visible) == t + 1
+                elif prefill > budget or prefill == 0:
+                    assert len(visible) == min(t + 1, budget)
+                else:
+                    assert len(visible) <= budget
+                if t:
+                    assert set(visible) <= set(sets[t - 1]) | {t}
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_full_budget_evicts_nothing_before_the_last_row(name):
+    rows = reference.softmax_rows(np.random.default_rng(2), 2, 12)
+    assert (evict(make_policy(name), rows, 12) >= 11).all()
+
+
+@pytest.mark.parametrize("name", ["h2o", "heavy", "greedy"])
+def test_raw_and_renormalised_agree_until_the_first_eviction(name):
+    rows = reference.softmax_rows(np.random.default_rng(5), 2, 30)
+    first = 9
+    raw = evict(make_policy(f"{name}:rows=raw"), rows, first + 1)
+    renormalised = evict(make_policy(f"{name}:rows=renormalised"), rows, first + 1)
+    assert np.argmin(raw) == np.argmin(renormalised) and raw.min() == renormalised.min() == first
+
+
+def test_group_sum_and_mean_agree():
+    rows = reference.softmax_rows(np.random.default_rng(6), 4, 40)
+    mean = evict(make_policy("h2o"), rows, 8)
+    assert (mean == evict(make_policy("h2o:group=sum"), rows, 8)).all()
+
+
+def test_duplicated_query_heads_change_nothing():
+    rows = reference.softmax_rows(np.random.default_rng(6), 1, 40)
+    for name in DECIDING:
+        one = evict(make_policy(name), rows, 8)
+        assert (one == evict(make_policy(name), np.repeat(rows, 2, axis=0), 8)).all(), name
+
+
+@pytest.mark.parametrize("prefill", [0, 1, 13])
+def test_dominance_policy_optimum_topk(prefill):
+    table = ht.replay(small_trace(), ALL, "1,2,10%,20%,39,40", prefill=prefill)
+    caches = table[table.policy != "full"]
+    assert (caches.approximation_ratio <= 1).all()
+    assert (caches.topk_bound_ratio <= 1).all()
+    assert (caches.realised_budget_max <= caches.budget_tokens).all()
+    optimum = caches[caches.policy == "optimum"]
+    assert (optimum.approximation_ratio == 1).all()
+    assert np.allclose(optimum.retained_mass, optimum.optimum_mass, atol=1e-9)
+    full = table[table.policy == "full"]
+    assert full.approximation_ratio.isna().all() and np.allclose(full.retained_mass, 1)
+    assert np.allclose(full.output_error, 0) and np.allclose(full.kl, 0)
+
+
+def test_optimum_is_monotone_in_the_budget():
+    table = ht.replay(small_trace(layers=1), "optimum", list(range(1, 41)))
+    for _, head in table.groupby(["layer", "kv_head"]):
+        mass = head.sort_values("budget_tokens").retained_mass.to_numpy()
+        assert (np.diff(mass) >= -1e-12).all() and np.isclose(mass[-1], 1)
+
+
+def test_results_do_not_depend_on_the_number_of_workers():
+    one = ht.replay(small_trace(), ALL, "10%,20%", workers=1)
+    three = ht.replay(small_trace(), ALL, "10%,20%", workers=3)
+    assert one.drop(columns="seconds").equals(three.drop(columns="seconds"))
+
+
+def test_seed_and_head_determine_random_draws():
+    trace = small_trace()
+    first, again = (ht.replay(trace, "random", 8, seed=1) for _ in range(2))
+    other = ht.replay(trace, "random", 8, seed=2)
+    assert first.retained_mass.equals(again.retained_mass)
+    assert not np.allclose(first.retained_mass, other.retained_mass)
+    streams = {
+        make_policy("random").settings(Context(8, 40, layer=layer, kv_head=kv_head))[0]
+        for layer in range(3)
+        for kv_head in range(3)
+    }
+    assert len(streams) == 9
+
+
+def test_static_random_is_nested_in_the_budget_and_fair():
+    rows = reference.uniform_rows(1, 60)
+    counts = np.zeros(60)
+    for seed in range(300):
+        small = evict(make_policy("random"), rows, 5, seed=seed)
+        large = evict(make_policy("random"), rows, 9, seed=seed)
+        assert (small <= large).all()
+        counts += small >= 59
+    # Reservoir sampling: each past position is in S_59 with probability 4/59; the last always is.
+    assert counts[59] == 300
+    past = counts[:59]
+    assert past.sum() == 300 * 4
+    assert past.max() < 300 * 4 / 59 + 6 * np.sqrt(300 * 4 / 59)
+
+
+def test_layer_wide_tova_keeps_one_set_for_all_heads():
+    trace = small_trace(layers=1)
+    rows = np.concatenate([trace.rows(0, head) for head in range(2)])
+    schedule = evict(make_policy("tova"), rows, 8)
+    kept = reference.visible_sets(schedule)
+    table = ht.replay(trace, "tova", 8)
+    for kv_head in range(2):
+        mean = trace.rows(0, kv_head).mean(axis=0)
+        mass = np.mean([mean[t, s].sum() for t, s in enumerate(kept)])
+        assert np.isclose(table[table.kv_head == kv_head].retained_mass.item(), mass)
+
+
+def test_permuting_kv_heads_permutes_results():
+    trace = small_trace(layers=1)
+    rows = np.concatenate([trace.rows(0, head) for head in (1, 0)])[None]
+    swapped = Trace.from_attention(rows, kv_heads=2)
+    names = "h2o,heavy,lru,lfu,greedy,belady,belady_mass,tova,optimum"
+    first, second = ht.replay(trace, names, 8), ht.replay(swapped, names, 8)
+    for kv_head in range(2):
+        left = first[first.kv_head == kv_head].retained_mass.to_numpy()
+        right = second[second.kv_head == 1 - kv_head].retained_mass.to_numpy()
+        # Rows are rescaled to sum to one on import, hence equal up to rounding only.
+        assert np.allclose(left, right, atol=1e-12)

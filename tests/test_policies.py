@@ -1,0 +1,157 @@
+"""Budgets, parameters, parts and the registry."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from h2o_theory.errors import BadArgument, BadBudget, UnknownPolicy
+from h2o_theory.policies import Policy, available, make_policy, parse_budgets, parse_policies
+from h2o_theory.policies import register
+from h2o_theory.policies.choose import lowest
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "expected"),
+    [
+        ("64", 100, 64),
+        (64, 64, 64),
+        ("10%", 512, 51),
+        ("10 %", 512, 51),
+        ("12.5%", 8, 1),
+        ("29%", 100, 29),  # in floats 0.29 * 100 is 28.999999999999996
+        ("58%", 50, 29),
+        ("0.1%", 100, 1),
+        ("100%", 7, 7),
+    ],
+)
+def test_budget_is_resolved_exactly(text, tokens, expected):
+    (budget,) = parse_budgets([text])
+    assert budget.resolve(tokens) == expected
+
+
+def test_every_whole_percent_is_the_floor():
+    for percent in range(1, 101):
+        for tokens in (1, 7, 99, 1000, 4096):
+            (budget,) = parse_budgets([f"{percent}%"])
+            assert budget.resolve(tokens) == max(1, percent * tokens // 100)
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "-3", "12o", "ten", "1.5", "101%", "", "10%%", "nan"])
+def test_bad_budgets_are_refused(text):
+    with pytest.raises(BadBudget):
+        parse_budgets([text])
+
+
+def test_a_typo_in_a_budget_suggests_the_number():
+    with pytest.raises(BadBudget, match="Did you mean 12%"):
+        parse_budgets("1o2%".replace("o", "x"))
+    with pytest.raises(BadBudget, match="Did you mean 12?"):
+        parse_budgets(["12q"])
+
+
+def test_budget_above_the_sequence_is_refused():
+    (budget,) = parse_budgets("65")
+    with pytest.raises(BadBudget, match="65"):
+        budget.resolve(64)
+
+
+def test_lists_of_budgets():
+    assert [b.text for b in parse_budgets("5%, 64,20%")] == ["5%", "64", "20%"]
+    assert [b.text for b in parse_budgets(32)] == ["32"]
+    with pytest.raises(BadBudget, match="no budget"):
+        parse_budgets([])
+
+
+@pytest.mark.parametrize("name", sorted(available()))
+def test_parts_sum_to_the_budget(name):
+    policy = make_policy(name)
+    for budget in range(1, 40):
+        parts = policy.parts(budget)
+        assert parts.n_sink + parts.n_heavy + parts.n_recent == budget
+        assert min(parts.n_sink, parts.n_heavy, parts.n_recent) >= 0
+        assert f"n_recent={parts.n_recent}" in policy.describe(budget)
+
+
+@pytest.mark.parametrize("name", sorted(available()))
+def test_every_policy_is_documented(name):
+    cls = available()[name]
+    assert cls.__doc__ and cls.source and cls.kind in ("online", "clairvoyant", "reference")
+    assert len(cls.__doc__.splitlines()[0]) < 100
+
+
+def test_h2o_parts():
+    assert make_policy("h2o").parts(51) == make_policy("h2o:recent=0.5").parts(51)
+    parts = make_policy("h2o:recent=0.25,n_sink=2").parts(42)
+    assert (parts.n_sink, parts.n_heavy, parts.n_recent) == (2, 30, 10)
+    assert make_policy("h2o:recent=0").parts(10).n_recent == 1
+
+
+def test_unknown_policy_says_what_is_near():
+    with pytest.raises(UnknownPolicy, match="Did you mean h2o"):
+        make_policy("h20")
+    with pytest.raises(UnknownPolicy, match="recent"):
+        make_policy("xyzzy")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h2o:recent=2",
+        "h2o:recent=many",
+        "h2o:rows=cooked",
+        "h2o:group=median",
+        "h2o:window=3",
+        "h2o:recent",
+        "sink:n_sink=-1",
+        "sink:n_sink=1.5",
+        "random:form=often",
+        "tova:shared=model",
+        "greedy:h=square",
+        "lru:k=2",
+    ],
+)
+def test_bad_parameters_are_refused(text):
+    with pytest.raises(BadArgument) as caught:
+        make_policy(text)
+    assert text.partition(":")[0] in str(caught.value)
+
+
+def test_parameters_after_a_comma_belong_to_the_policy_before():
+    policies = parse_policies("h2o:recent=0.25,rows=raw,lru,random:form=fresh")
+    assert [p.name for p in policies] == ["h2o", "lru", "random"]
+    assert (policies[0].recent, policies[0].rows, policies[2].form) == (0.25, "raw", "fresh")
+
+
+def test_explicit_sinks_must_fit():
+    with pytest.raises(BadBudget, match="n_sink=8"):
+        make_policy("sink:n_sink=8").parts(8)
+    assert make_policy("sink").parts(3).n_sink == 2
+
+
+def test_names_are_unique():
+    with pytest.raises(BadArgument, match="name of its own"):
+
+        @register
+        @dataclass(frozen=True)
+        class Again(Policy):
+            name: ClassVar[str] = "h2o"
+
+
+def test_victim_is_the_oldest_of_the_lowest():
+    score = np.array([3.0, 1.0, 1.0, 1.0, 2.0, np.nan, 0.0, 9.0])
+    position = np.array([4, 9, 2, 6, 0, 5, 7, 1])
+    assert lowest(score, position, 0, 6) == 2
+    assert lowest(score, position, 3, 6) == 3
+    assert lowest(score, position, 0, 8) == 6
+    assert lowest(score, position, 7, 8) == 7
+    assert lowest(np.full(3, np.nan), np.array([2, 1, 0]), 0, 2) == 1
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        count = rng.integers(1, 30)
+        score, position = rng.integers(0, 5, size=count).astype(float), rng.permutation(count)
+        first = rng.integers(0, count)
+        last = rng.integers(first + 1, count + 1)
+        want = min(range(first, last), key=lambda i: (score[i], position[i]))
+        assert lowest(score, position, first, last) == want

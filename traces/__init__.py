@@ -1,0 +1,1 @@
+"""Traces that come with the project; see README.md in this folder."""
