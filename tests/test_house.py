@@ -110,7 +110,7 @@ def test_tests_assert_something():
                     if isinstance(item, ast.Call)
                 }
                 checked = any(
-                    name in ("raises", "run") or name.startswith(("assert_", "check_", "require_"))
+                    name in ("raises", "run", "refused") or name.startswith(("assert_", "check_", "require_"))
                     for name in calls
                 )
                 assert asserts or checked, f"{path.name}:{node.lineno} {node.name}"

@@ -19,7 +19,7 @@ import h2o_theory.policies
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 from h2o_theory.policies.choose import lowest
 
-__all__ = ["compiled_advance"]
+__all__ = ["compiled_advance", "source_digest", "visible_row"]
 
 MEAN, MAX, FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "first"))
 
@@ -138,11 +138,12 @@ def compiled_advance(policy_class):
     functions = {"observe": policy_class.observe, "rate": policy_class.rate}
     loop = types.FunctionType(advance.__code__, {**globals(), **functions}, "advance")
     loop.__module__ = __name__
-    loop.__qualname__ = f"advance_{policy_class.__name__}_{_source_digest(policy_class)}"
+    loop.__qualname__ = f"advance_{policy_class.__name__}_{source_digest(policy_class)}"
     return njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")(loop)
 
 
-def _source_digest(policy_class):
+def source_digest(policy_class):
+    """Twelve hex digits that change with any source a compiled loop is built from."""
     digest = hashlib.sha256(Path(inspect.getfile(policy_class)).read_bytes())
     for package in (h2o_theory.engine, h2o_theory.policies):
         for path in sorted(Path(package.__file__).parent.glob("*.py")):

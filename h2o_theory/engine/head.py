@@ -7,7 +7,8 @@ import numpy as np
 
 from h2o_theory.attention import SparsityCount, count_sparse
 from h2o_theory.engine.measure import Measure, topk_mass
-from h2o_theory.engine.run import FixedRun, audit, make_run
+from h2o_theory.engine.run import audit, make_run
+from h2o_theory.engine.stack import StackRun
 from h2o_theory.optimum import FRACTION_BITS, optimum_curve, to_fixed_point
 from h2o_theory.policies import Context
 
@@ -81,17 +82,7 @@ def replay_head(trace, head, tasks, shared):
     budgets = sorted({task.budget for task in tasks})
     bounds = _Bounds(fixed, budgets, head.prefill)
 
-    runs = []
-    for index, task in enumerate(tasks):
-        if index in shared:
-            runs.append(FixedRun(shared[index]))
-        elif task.policy.name == "full":
-            runs.append(FixedRun(np.full(trace.tokens, trace.tokens)))
-        elif task.policy.name == "optimum":
-            runs.append(FixedRun(bounds.schedules[task.budget]))
-        else:
-            runs.append(make_run(task.policy, head.context(task.budget, trace.tokens), mean_rows))
-
+    runs, schedules = _plan(tasks, head, trace.tokens, mean_rows, bounds, shared)
     values = None
     if trace.has_values(head.layer):
         values = trace.values(head.layer, head.kv_head).astype(np.float64)
@@ -100,23 +91,56 @@ def replay_head(trace, head, tasks, shared):
     for start, rows in blocks:
         stop = start + rows.shape[1]
         outputs = None if values is None else rows @ values
-        for index, (run, measure) in enumerate(zip(runs, measures, strict=True)):
+        for run, members in runs:
             began = time.perf_counter()
             run.advance(rows, start)
-            seconds[index] += time.perf_counter() - began
+            seconds[members] += (time.perf_counter() - began) / len(members)
+        for schedule, measure in zip(schedules, measures, strict=True):
             measure.add(
                 rows,
                 fixed[start:stop],
                 mean_rows[start:stop],
                 start,
-                run.evicted_at,
+                schedule,
                 values,
                 outputs,
             )
     return [
-        _record(task, run, measure, head, trace.tokens, bounds, sparsity) | {"seconds": spent}
-        for task, run, measure, spent in zip(tasks, runs, measures, seconds.tolist(), strict=True)
+        _record(task, schedule, measure, head, trace.tokens, bounds, sparsity) | {"seconds": spent}
+        for task, schedule, measure, spent in zip(
+            tasks, schedules, measures, seconds.tolist(), strict=True
+        )
     ]
+
+
+def _plan(tasks, head, tokens, mean_rows, bounds, shared):
+    """The runs to advance, each with the indices of the tasks it serves, and all schedules.
+
+    Schedules that are known beforehand (shared by the layer, the full cache, the optimum) need
+    no run; budgets of a nested policy with the same protected parts share one.
+    """
+    schedules, runs, stacks = [None] * len(tasks), [], {}
+    for index, task in enumerate(tasks):
+        if index in shared:
+            schedules[index] = shared[index]
+        elif task.policy.name == "full":
+            schedules[index] = np.full(tokens, tokens)
+        elif task.policy.name == "optimum":
+            schedules[index] = bounds.schedules[task.budget]
+        elif getattr(task.policy, "nested", False):
+            parts = task.policy.parts(task.budget)
+            stacks.setdefault((task.policy, parts.n_sink, parts.n_recent), []).append(index)
+        else:
+            run = make_run(task.policy, head.context(task.budget, tokens), mean_rows)
+            schedules[index] = run.evicted_at
+            runs.append((run, [index]))
+    for (policy, _, _), members in stacks.items():
+        contexts = [head.context(tasks[index].budget, tokens) for index in members]
+        run = StackRun(policy, contexts, mean_rows)
+        runs.append((run, members))
+        for index, schedule in zip(members, run.schedules, strict=True):
+            schedules[index] = schedule
+    return runs, schedules
 
 
 class _Blocks:
@@ -162,17 +186,17 @@ def _summarise(blocks, tokens):
     return mean_rows, sparsity
 
 
-def _record(task, run, measure, head, tokens, bounds, sparsity):
+def _record(task, schedule, measure, head, tokens, bounds, sparsity):
     context = head.context(task.budget, tokens)
-    largest, average, sizes = audit(run.evicted_at, context)
+    largest, average, sizes = audit(schedule, context)
     value, best, topk = measure.total_fixed(), bounds.best[task.budget], bounds.topk[task.budget]
     assert value <= best, "a policy beat the exact optimum"
     assert task.policy.name != "optimum" or value == best, "the optimum's schedule lost its value"
     unit, n_rows = 2.0**-FRACTION_BITS, len(sizes)
     retained = measure.rows()
     is_full = sizes == task.budget
-    victims = np.flatnonzero(run.evicted_at < tokens)
-    ages = run.evicted_at[victims] - victims
+    victims = np.flatnonzero(schedule < tokens)
+    ages = schedule[victims] - victims
     lost, least = n_rows - value * unit, n_rows - best * unit
     reference = task.policy.kind == "reference"
     return {

@@ -7,6 +7,7 @@ import pandas as pd
 
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.head import Head, Task, replay_head, shared_schedules
+from h2o_theory.engine.stack import compiled_stack_pass
 from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.policies import Policy, parse_budgets, parse_policies
 
@@ -196,6 +197,8 @@ def _compile(policies, progress):
     for done, policy_class in enumerate(classes, start=1):
         if policy_class.name not in ("full", "optimum"):
             compiled_advance(policy_class)
+            if any(p.nested for p in policies if isinstance(p, policy_class)):
+                compiled_stack_pass(policy_class)
         if progress:
             progress(done, len(classes), "compiling policies (first run only)")
 

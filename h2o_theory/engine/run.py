@@ -7,17 +7,7 @@ from h2o_theory.engine.plain import PlainRun
 from h2o_theory.policies import Policy
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 
-__all__ = ["CompiledRun", "FixedRun", "audit", "make_run"]
-
-
-class FixedRun:
-    """A schedule known beforehand (the full cache, the optimum, a set shared by a layer)."""
-
-    def __init__(self, evicted_at):
-        self.evicted_at = evicted_at
-
-    def advance(self, rows, start):
-        """Nothing is left to decide."""
+__all__ = ["CompiledRun", "audit", "future_table", "make_run", "row_kind"]
 
 
 class CompiledRun:
@@ -35,9 +25,7 @@ class CompiledRun:
                 context.prefill,
                 parts.n_sink,
                 parts.n_recent,
-                policy.needs == "rows" and policy.kind == "online",
-                getattr(policy, "rows", "renormalised") == "raw",
-                GROUP_REDUCTIONS.index(getattr(policy, "group", "mean")),
+                *row_kind(policy),
             ],
             dtype=np.int64,
         )
@@ -47,7 +35,7 @@ class CompiledRun:
         self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(slots), np.zeros(slots)
         self._settings = policy.settings(context)
-        self._table = policy.table(mean_rows) if policy.kind == "clairvoyant" else np.zeros((0, 0))
+        self._table = future_table(policy, mean_rows)
         self.evicted_at = np.full(tokens, tokens, dtype=np.int64)
 
     def advance(self, rows, start):
@@ -66,6 +54,20 @@ class CompiledRun:
             self._spare,
             self.evicted_at,
         )
+
+
+def row_kind(policy):
+    """What the loop forms for ``observe``: (needs rows, raw, index of the group reduction)."""
+    return (
+        policy.needs == "rows" and policy.kind == "online",
+        getattr(policy, "rows", "renormalised") == "raw",
+        GROUP_REDUCTIONS.index(getattr(policy, "group", "mean")),
+    )
+
+
+def future_table(policy, mean_rows):
+    """The table of a clairvoyant policy; empty for the others."""
+    return policy.table(mean_rows) if policy.kind == "clairvoyant" else np.zeros((0, 0))
 
 
 def make_run(policy, context, mean_rows=None):

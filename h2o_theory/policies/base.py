@@ -103,6 +103,11 @@ class Policy:
         """``kv_head``, or ``layer`` if one retained set serves all heads of a layer."""
         return "kv_head"
 
+    @property
+    def nested(self):
+        """Whether priorities come from full rows alone, so that one pass serves all budgets."""
+        return self.kind == "clairvoyant"
+
     def settings(self, context):
         """Numbers handed to the compiled functions, float64 [any]."""
         return np.zeros(0)

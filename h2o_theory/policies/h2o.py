@@ -86,3 +86,8 @@ class H2O(Policy):
         rest = budget - n_sink
         n_heavy = min(int((1 - Fraction(str(self.recent))) * rest), rest - 1)
         return Parts(n_sink, n_heavy, rest - n_heavy)
+
+    @property
+    def nested(self):
+        """Raw rows do not depend on what the cache holds."""
+        return self.rows == "raw"

@@ -34,3 +34,8 @@ class Heavy(Policy):
     def __post_init__(self):
         one_of(self, "rows", ROWS)
         one_of(self, "group", GROUP_REDUCTIONS)
+
+    @property
+    def nested(self):
+        """Raw rows do not depend on what the cache holds."""
+        return self.rows == "raw"

@@ -75,3 +75,8 @@ class Random(Policy):
         key = np.random.SeedSequence([context.seed, context.layer, context.kv_head])
         stream = int(key.generate_state(1, np.uint64)[0] >> np.uint64(12))
         return np.array([float(stream), float(self.form == "fresh")])
+
+    @property
+    def nested(self):
+        """Draws do not depend on what the cache holds."""
+        return True

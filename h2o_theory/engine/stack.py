@@ -1,0 +1,139 @@
+"""All budgets in one pass, for policies whose priorities do not depend on what the cache holds.
+
+If at every step each token has a priority that comes from the full rows alone, and one token
+competes per step, the retained candidates at a budget are the first entries of one common stack
+(Mattson et al. 1970): a competitor walks down the stack, at each level the higher priority stays
+and the lower is carried on, and what is carried past level m is what a cache with m places for
+candidates evicts. One walk of O(m) serves every budget.
+"""
+
+import functools
+import types
+
+import numpy as np
+from numba import float64, int64, njit, void
+
+from h2o_theory.engine.advance import source_digest, visible_row
+from h2o_theory.engine.run import future_table, row_kind
+
+__all__ = ["StackRun", "compiled_stack_pass"]
+
+
+def stack_pass(
+    rows, start, limits, levels, stack, position, score, per_slot, memory, table, settings, row,
+    spare, out,
+):
+    """Replay rows ``start .. start + B`` at all levels; the state carries over between blocks.
+
+    ``limits`` is (height, window, prefill, n_sink, needs_rows, raw, reduction), its first entry
+    the number of tokens on the stack, updated. ``levels`` are the places for candidates of each
+    budget, ascending. ``out[i, j]`` is the step at which level i evicted token j.
+    """
+    height, window, prefill, n_sink = limits[0], limits[1], limits[2], limits[3]
+    for b in range(rows.shape[1]):
+        t = start + b
+        n = t + 1
+        position[t] = t
+        if limits[4]:
+            visible_row(rows, b, position, n, limits[5], limits[6], row, spare)
+        observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
+        if t < prefill - 1:
+            continue
+        rate(t, b, n, position, score, per_slot, memory, table, settings)  # noqa: F821
+        # At the cut that ends a prefill all prompt tokens outside the window compete, in turn.
+        first = n_sink if t == prefill - 1 else max(t - window, n_sink)
+        for competitor in range(first, t - window + 1):
+            carried = competitor
+            bound = 0
+            for i in range(height + 1):
+                while bound < levels.size and levels[bound] == i:
+                    out[bound, carried] = t
+                    bound += 1
+                if bound == levels.size:
+                    break
+                if i == height:
+                    stack[height] = carried
+                    height += 1
+                    break
+                held = stack[i]
+                if score[held] < score[carried] or (
+                    score[held] == score[carried] and held < carried
+                ):
+                    stack[i] = carried
+                    carried = held
+    limits[0] = height
+
+
+_SIGNATURE = void(
+    float64[:, :, ::1],
+    int64,
+    int64[::1],
+    int64[::1],
+    int64[::1],
+    int64[::1],
+    float64[::1],
+    float64[:, ::1],
+    float64[::1],
+    float64[:, ::1],
+    float64[::1],
+    float64[::1],
+    float64[::1],
+    int64[:, ::1],
+)
+
+
+@functools.cache
+def compiled_stack_pass(policy_class):
+    """:func:`stack_pass` compiled for a policy class, like ``compiled_advance``."""
+    functions = {"observe": policy_class.observe, "rate": policy_class.rate}
+    loop = types.FunctionType(stack_pass.__code__, {**globals(), **functions}, "stack_pass")
+    loop.__module__ = __name__
+    loop.__qualname__ = f"stack_pass_{policy_class.__name__}_{source_digest(policy_class)}"
+    return njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")(loop)
+
+
+class StackRun:
+    """One policy at several budgets that share the protected parts, replayed in one pass.
+
+    ``schedules[i]`` is the schedule at ``contexts[i].budget``. O(T^2) for all budgets together.
+    """
+
+    def __init__(self, policy, contexts, mean_rows):
+        tokens, context = contexts[0].tokens, contexts[0]
+        parts = policy.parts(context.budget)
+        window = max(parts.n_recent - 1, 0)
+        self._loop = compiled_stack_pass(type(policy))
+        self._limits = np.array(
+            [0, window, context.prefill, parts.n_sink, *row_kind(policy)], dtype=np.int64
+        )
+        levels = np.array([c.budget - 1 - window - parts.n_sink for c in contexts])
+        order = np.argsort(levels)
+        self._levels = np.ascontiguousarray(levels[order])
+        per_slot, memory = policy.sizes(context)
+        self._stack = np.zeros(tokens + 1, dtype=np.int64)
+        self._position = np.zeros(tokens, dtype=np.int64)
+        self._score = np.zeros(tokens)
+        self._per_slot, self._memory = np.zeros((tokens, per_slot)), np.zeros(memory)
+        self._row, self._spare = np.zeros(tokens), np.zeros(tokens)
+        self._settings, self._table = policy.settings(context), future_table(policy, mean_rows)
+        self._out = np.full((len(contexts), tokens), tokens, dtype=np.int64)
+        self.schedules = [self._out[place] for place in np.argsort(order)]
+
+    def advance(self, rows, start):
+        """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
+        self._loop(
+            rows,
+            start,
+            self._limits,
+            self._levels,
+            self._stack,
+            self._position,
+            self._score,
+            self._per_slot,
+            self._memory,
+            self._table[start : start + rows.shape[1]],
+            self._settings,
+            self._row,
+            self._spare,
+            self._out,
+        )
