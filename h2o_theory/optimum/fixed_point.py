@@ -1,0 +1,125 @@
+"""Attention in exact integers: the optimum is solved, checked and compared without rounding.
+
+A row entry ``a`` becomes ``rint(a * 2**36)``. Successive shortest paths needs exact arithmetic:
+in floating point a settled node can look improvable by one unit in the last place, and the
+parent pointers then close a cycle.
+"""
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument, InvalidAttention
+
+__all__ = ["FRACTION_BITS", "TOTAL_LIMIT", "require_fixed_point", "to_fixed_point"]
+
+FRACTION_BITS = 36
+# Every number the solver forms is at most twice the sum of all entries in size, and settled nodes
+# are marked with 2**62, which must stay out of reach: so the sum has to stay below 2**60.
+TOTAL_LIMIT = 2**60
+
+
+def to_fixed_point(mean_rows):
+    """Round the rows of one kv_head to multiples of 2**-36.
+
+    ``fixed[t, j] = rint(mean_rows[t, j] * 2**36)``. Every later step is exact for these integers;
+    against the unrounded rows a retained mass summed over T rows is off by at most
+    ``T * k * 2**-37`` (half a unit for each entry seen).
+
+    Parameters
+    ----------
+    mean_rows : array_like [T, T]
+        Non-negative attention, lower triangular: row t holds query t, column j key j. Rows
+        need not sum to one.
+
+    Returns
+    -------
+    numpy.ndarray [T, T] int64
+        C-contiguous, zero above the diagonal.
+
+    Raises
+    ------
+    BadArgument
+        Not a square matrix of real numbers, or a total mass of ``2**24`` or more, beyond which
+        the solver's int64 sums could overflow (rows that sum to one reach it at T = 2**24).
+    InvalidAttention
+        An entry is NaN, infinite, negative, or above the diagonal and not zero.
+
+    Notes
+    -----
+    O(T^2) time; 8 T^2 bytes for the result and 8 T^2 while it is made.
+    """
+    rows = np.asarray(mean_rows)
+    _require_square(rows, "mean_rows", "iuf", "real numbers")
+    rows = rows.astype(np.float64, copy=False)
+    if not np.isfinite(rows).all():
+        t, j = np.argwhere(~np.isfinite(rows))[0]
+        raise InvalidAttention(
+            "attention is not finite",
+            where=f"mean_rows[{t}, {j}]",
+            got=rows[t, j],
+            expected="a finite number",
+        )
+    _require_causal_mass(rows, "mean_rows", 1.0)
+    return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")
+
+
+def require_fixed_point(fixed):
+    """Return ``fixed`` as the C-contiguous int64 [T, T] the solver reads, or say what is wrong.
+
+    Raises
+    ------
+    BadArgument
+        Not a square int64 matrix, or a sum of entries of 2**60 or more.
+    InvalidAttention
+        An entry is negative, or above the diagonal and not zero.
+    """
+    fixed = np.asarray(fixed)
+    _require_square(fixed, "fixed", "i", "int64, as to_fixed_point returns them")
+    fixed = np.ascontiguousarray(fixed, dtype=np.int64)
+    _require_causal_mass(fixed, "fixed", 2.0**FRACTION_BITS)
+    return fixed
+
+
+def _require_square(matrix, name, kinds, numbers):
+    """Refuse anything but a [T, T] matrix, T >= 1, whose dtype kind is one of ``kinds``."""
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
+    if not square or matrix.dtype.kind not in kinds:
+        raise BadArgument(
+            "not an attention matrix",
+            where=name,
+            got=f"shape {list(matrix.shape)} of {matrix.dtype}",
+            expected=f"shape [T, T] with T >= 1 of {numbers}",
+        )
+
+
+def _require_causal_mass(matrix, name, unit):
+    """Refuse negative entries, entries above the diagonal, and a total too large for int64.
+
+    ``unit`` is the integer that stands for a mass of one. Rows are scanned one by one, so that
+    nothing of size T^2 is allocated.
+    """
+    for t in range(matrix.shape[0]):
+        if matrix[t].min() < 0:
+            j = int(matrix[t].argmin())
+            raise InvalidAttention(
+                "attention is negative",
+                where=f"{name}[{t}, {j}]",
+                got=matrix[t, j],
+                expected="a number of at least 0",
+            )
+        if matrix[t, t + 1 :].any():
+            j = t + 1 + int(np.flatnonzero(matrix[t, t + 1 :])[0])
+            raise InvalidAttention(
+                "attention is not causal",
+                where=f"{name}[{t}, {j}]",
+                got=matrix[t, j],
+                expected=f"0, as query {t} cannot see key {j}",
+            )
+    total = matrix.sum(dtype=np.float64) / unit
+    if total >= TOTAL_LIMIT / 2.0**FRACTION_BITS:
+        raise BadArgument(
+            "attention is too large for int64 fixed point",
+            where=name,
+            got=f"total mass {total:.6g}",
+            expected="below 2**24 (rows that sum to one stay below it up to T = 2**24 - 1)",
+            hint="Scale the rows down.",
+        )

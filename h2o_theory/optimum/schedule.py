@@ -1,0 +1,70 @@
+"""A schedule: which entry leaves when, what it is worth, and the prices that prove it optimal."""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+__all__ = ["Schedule", "first_shared_row", "keep_slots_full"]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """One offline-optimal eviction schedule and its dual prices (both read-only).
+
+    Attributes
+    ----------
+    budget : int
+        k, the KV entries a query may see, its own included.
+    prefill : int
+        Rows ``0 .. prefill-1`` see everything and are not scored.
+    value : int
+        Retained mass summed over the scored rows, in units of ``2**-fraction_bits``.
+    evicted_at : numpy.ndarray [T] int64
+        Key j is visible to row t iff ``j <= t <= evicted_at[j]``; T means never evicted.
+    prices : numpy.ndarray [T - max(prefill, 1)] int64
+        Price of one retained slot during row ``max(prefill, 1) + i``, in the units of ``value``.
+        Zero wherever a slot is to spare.
+    """
+
+    budget: int
+    prefill: int
+    value: int
+    evicted_at: np.ndarray
+    prices: np.ndarray
+
+
+def first_shared_row(prefill):
+    """The first scored row that sees retained entries: row 0 has only its own."""
+    return max(prefill, 1)
+
+
+def keep_slots_full(planned, budget, prefill):
+    """Turn planned ends into evictions that happen only when the visible set is full.
+
+    ``planned[j]`` is the last row that has to see key j. An optimal plan may drop an entry of no
+    further worth early. The rule of a replay step evicts one entry when ``|S_t| = k`` and none
+    before; with the earliest planned end as victim (the lowest position among equals) every entry
+    still planned for stays, because at most k-1 of them are retained at a time. So nothing is
+    lost. Entries visible to the last row are never evicted.
+
+    Parameters
+    ----------
+    planned : sequence of int [T]
+    budget, prefill : int
+
+    Returns
+    -------
+    numpy.ndarray [T] int64
+        ``evicted_at``. O(T log T) time.
+    """
+    tokens = len(planned)
+    evicted_at = np.full(tokens, tokens, dtype=np.int64)
+    visible = []
+    for t in range(tokens - 1):
+        heappush(visible, (int(planned[t]), t))
+        if t < prefill - 1:
+            continue
+        while len(visible) > budget - 1:
+            evicted_at[heappop(visible)[1]] = t
+    return evicted_at
