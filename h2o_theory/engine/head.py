@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from h2o_theory.attention import SparsityCount, count_sparse
-from h2o_theory.engine.measure import Measure, topk_mass
+from h2o_theory.engine.measure import Measure, count_accesses, topk_mass
 from h2o_theory.engine.run import audit, make_run
 from h2o_theory.engine.stack import StackRun
 from h2o_theory.optimum import FRACTION_BITS, optimum_curve, to_fixed_point
@@ -83,30 +83,24 @@ def replay_head(trace, head, tasks, shared):
     bounds = _Bounds(fixed, budgets, head.prefill)
 
     runs, schedules = _plan(tasks, head, trace.tokens, mean_rows, bounds, shared)
-    values = None
+    values = np.zeros((trace.tokens, 0))
     if trace.has_values(head.layer):
-        values = trace.values(head.layer, head.kv_head).astype(np.float64)
-    measures = [Measure(head.prefill) for _ in tasks]
+        values = trace.values(head.layer, head.kv_head).astype(np.float64, order="C")
+    measures = [Measure(schedule, head.prefill) for schedule in schedules]
     seconds = np.zeros(len(tasks))
     for start, rows in blocks:
         stop = start + rows.shape[1]
-        outputs = None if values is None else rows @ values
+        outputs = rows @ values
         for run, members in runs:
             began = time.perf_counter()
             run.advance(rows, start)
             seconds[members] += (time.perf_counter() - began) / len(members)
-        for schedule, measure in zip(schedules, measures, strict=True):
-            measure.add(
-                rows,
-                fixed[start:stop],
-                mean_rows[start:stop],
-                start,
-                schedule,
-                values,
-                outputs,
-            )
+        for measure in measures:
+            measure.add(rows, fixed[start:stop], mean_rows[start:stop], start, values, outputs)
+    accesses = int(count_accesses(mean_rows)[head.prefill :].sum())
     return [
-        _record(task, schedule, measure, head, trace.tokens, bounds, sparsity) | {"seconds": spent}
+        _record(task, schedule, measure, head, trace.tokens, bounds, sparsity)
+        | {"hit_rate": measure.hits() / accesses, "seconds": spent}
         for task, schedule, measure, spent in zip(
             tasks, schedules, measures, seconds.tolist(), strict=True
         )
@@ -220,7 +214,6 @@ def _record(task, schedule, measure, head, tokens, bounds, sparsity):
         "topk_bound_ratio": np.nan if reference else value / topk,
         "output_error": measure.output_error(),
         "kl": measure.divergence(),
-        "hit_rate": float(measure.hit_rate()),
         "realised_budget_max": largest,
         "realised_budget_mean": average,
         "victim_age_mean": float(ages.mean()) if ages.size else np.nan,

@@ -9,99 +9,165 @@ from numba import njit
 
 from h2o_theory.policies.access import is_access
 
-__all__ = ["Measure", "measure_block", "topk_mass"]
+__all__ = ["Measure", "count_accesses", "topk_mass"]
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def measure_block(rows, fixed, mean, start, skip, evicted_at, kept, mass, retained, hits):
-    """Restrict a block, from its row ``skip`` on, to what the schedule leaves visible.
+_FAST = {"reassoc", "nsz", "contract"}
 
-    Fills ``kept`` [G, B, T] with the visible part of ``rows``, ``mass`` [G, B] with its sums,
-    ``retained`` [B] with the fixed-point mass of the mean row, and ``hits`` [B, 2] with the
-    visible and the total number of accessed keys.
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_accesses(mean_rows):
+    """Accessed keys of each full row, int64 [T]: its own, and those with a fair share of it."""
+    tokens = mean_rows.shape[0]
+    counts = np.zeros(tokens, dtype=np.int64)
+    for t in range(tokens):
+        for j in range(t + 1):
+            counts[t] += is_access(mean_rows[t, j], t + 1, j == t)
+    return counts
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _output_error(rows, b, values, outputs, visible, count, mass, kept):
+    """Relative distance of each query head's restricted output to the full one, summed.
+
+    Returns the sum and the number of heads whose full output is not zero. One pass over the
+    visible values serves the whole group.
     """
-    for b in range(skip, rows.shape[1]):
-        t, scored = start + b, b - skip
-        for g in range(rows.shape[0]):
+    group, width = outputs.shape[0], values.shape[1]
+    kept[:] = 0.0
+    for i in range(count):
+        j = np.uint64(visible[i])
+        for g in range(group):
+            weight = rows[g, b, j]
+            for d in range(width):
+                kept[g, d] += weight * values[j, d]
+    total, heads = 0.0, 0
+    for g in range(group):
+        scale = 1.0 / mass[g] if mass[g] > 0.0 else 0.0
+        distance, size = 0.0, 0.0
+        for d in range(width):
+            full = outputs[g, b, d]
+            distance += (kept[g, d] * scale - full) ** 2
+            size += full * full
+        if size > 0.0:
+            total += np.sqrt(distance / size)
+            heads += 1
+    return total, heads
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _measure_block(
+    rows, fixed, mean, values, outputs, start, skip, evicted_at, visible, count, mass, retained
+):
+    """Measure rows ``skip ..`` of a block; ``visible[:count]`` is carried from block to block.
+
+    Fills ``mass`` [G, B - skip] and the fixed-point ``retained`` [B - skip]; returns the new
+    count, the visible accessed keys, the sum of output errors and how many there were. O(k) per
+    row, O(k d) with values.
+    """
+    group = rows.shape[0]
+    kept, own_mass = np.zeros((group, values.shape[1])), np.zeros(group)
+    hits, error_sum, error_count = 0, 0.0, 0
+    for b in range(rows.shape[1]):
+        t = start + b
+        remaining = 0
+        for i in range(count):
+            visible[remaining] = visible[i]
+            remaining += evicted_at[visible[i]] >= t
+        visible[remaining] = t
+        count = remaining + 1
+        if b < skip:
+            continue
+        for g in range(group):
             total = 0.0
-            for j in range(t + 1):
-                value = rows[g, b, j] if evicted_at[j] >= t else 0.0
-                kept[g, scored, j] = value
-                total += value
-            mass[g, scored] = total
+            for i in range(count):
+                total += rows[g, b, np.uint64(visible[i])]
+            own_mass[g] = total
+            mass[g, b - skip] = total
         total_fixed = 0
-        for j in range(t + 1):
-            total_fixed += fixed[b, j] if evicted_at[j] >= t else 0
-        retained[scored] = total_fixed
-        seen, all_accesses = 0, 0
-        for j in range(t + 1):
-            if is_access(mean[b, j], t + 1, j == t):
-                all_accesses += 1
-                if evicted_at[j] >= t:
-                    seen += 1
-        hits[scored, 0], hits[scored, 1] = seen, all_accesses
+        for i in range(count):
+            j = np.uint64(visible[i])
+            total_fixed += fixed[b, j]
+            hits += is_access(mean[b, j], t + 1, visible[i] == t)
+        retained[b - skip] = total_fixed
+        if values.shape[1] > 0:
+            error, heads = _output_error(
+                rows, b, values, outputs, visible, count, own_mass, kept
+            )
+            error_sum += error
+            error_count += heads
+    return count, hits, error_sum, error_count
 
 
 class Measure:
-    """Accumulates the measures of one run over blocks; rows before ``prefill`` are not scored."""
+    """Accumulates the measures of one schedule over blocks; rows before ``prefill`` do not count.
 
-    def __init__(self, prefill):
-        self._prefill = prefill
-        self.retained_fixed = []
-        self.retained = []
+    Parameters
+    ----------
+    schedule : int64 [T]
+        ``evicted_at``; it may still be filled in for rows that have not been added.
+    prefill : int
+    """
+
+    def __init__(self, schedule, prefill):
+        self._schedule, self._prefill = schedule, prefill
+        self._visible, self._count = np.zeros(len(schedule), dtype=np.int64), 0
+        self._retained, self._total_fixed = [], 0
         self._error_sum, self._error_count = 0.0, 0
         self._divergence_sum, self._divergence_count = 0.0, 0
-        self._hits = np.zeros(2, dtype=np.int64)
+        self._hits = 0
 
-    def add(self, rows, fixed, mean, start, evicted_at, values=None, outputs=None):
-        """Measure a block that starts at row ``start``.
+    def add(self, rows, fixed, mean, start, values, outputs):
+        """Measure a block ``rows`` [G, B, T] that begins at row ``start``.
 
-        ``values`` [T, dv] and the full ``outputs`` [G, B, dv] enable the output error.
+        ``fixed`` and ``mean`` are its rows [B, T] of the group mean; ``values`` [T, dv] and the
+        full ``outputs`` [G, B, dv] have dv = 0 when the trace holds no values.
         """
-        skip = max(self._prefill - start, 0)
-        if skip >= rows.shape[1]:
-            return
-        group, count, stop = rows.shape[0], rows.shape[1] - skip, start + rows.shape[1]
-        kept = np.zeros((group, count, stop))
-        mass = np.empty((group, count))
-        retained, hits = np.empty(count, dtype=np.int64), np.empty((count, 2), dtype=np.int64)
-        measure_block(rows, fixed, mean, start, skip, evicted_at, kept, mass, retained, hits)
-        self.retained_fixed.extend(retained.tolist())
-        self.retained.append(mass.mean(axis=0))
-        self._hits += hits.sum(axis=0)
+        group, block = rows.shape[:2]
+        skip = min(max(self._prefill - start, 0), block)
+        mass = np.empty((group, block - skip))
+        retained = np.empty(block - skip, dtype=np.int64)
+        self._count, hits, error_sum, error_count = _measure_block(
+            rows,
+            fixed,
+            mean,
+            values,
+            outputs,
+            start,
+            skip,
+            self._schedule,
+            self._visible,
+            self._count,
+            mass,
+            retained,
+        )
+        self._total_fixed += int(retained.sum())
+        self._retained.append(mass.mean(axis=0))
+        self._hits += hits
+        self._error_sum += error_sum
+        self._error_count += error_count
         with np.errstate(divide="ignore"):
             self._divergence_sum -= float(np.log(mass).sum())
         self._divergence_count += mass.size
-        if values is not None:
-            self._add_error(kept, mass, values[:stop], outputs[:, skip:])
-
-    def _add_error(self, kept, mass, values, outputs):
-        restricted = kept @ values
-        np.divide(restricted, mass[..., None], out=restricted, where=mass[..., None] > 0)
-        distance = np.linalg.norm(restricted - outputs, axis=-1)
-        size = np.linalg.norm(outputs, axis=-1)
-        self._error_sum += float((distance[size > 0] / size[size > 0]).sum())
-        self._error_count += int((size > 0).sum())
 
     def total_fixed(self):
         """J in fixed point: an exact integer."""
-        return sum(self.retained_fixed)
+        return self._total_fixed
 
     def rows(self):
         """Retained mass of each scored row, mean over the group, float64."""
-        return np.concatenate(self.retained) if self.retained else np.zeros(0)
+        return np.concatenate(self._retained)
 
     def output_error(self):
         """Mean relative output error over rows and query heads; NaN without values."""
         return self._error_sum / self._error_count if self._error_count else float("nan")
 
     def divergence(self):
-        """Mean KL(A || renormalised A) = -log(retained mass), nats, over rows and query heads."""
-        count = self._divergence_count
-        return max(self._divergence_sum, 0.0) / count if count else float("nan")
+        """Mean KL(renormalised A || A) = -log(retained mass), nats, over rows and query heads."""
+        return max(self._divergence_sum, 0.0) / self._divergence_count
 
-    def hit_rate(self):
-        """Accessed keys that were visible, as a share of all accessed keys of the full rows."""
-        return self._hits[0] / self._hits[1] if self._hits[1] else float("nan")
+    def hits(self):
+        """Accessed keys of the full rows that were visible, summed over scored rows."""
+        return self._hits
 
 
 def topk_mass(fixed, budgets, prefill):
