@@ -5,7 +5,7 @@ import importlib
 import pandas as pd
 
 from h2o_theory.cli.common import print_table, shown_progress
-from h2o_theory.report import save_results
+from h2o_theory.report import check_destination, save_results
 
 __all__ = ["add_parser"]
 
@@ -27,6 +27,8 @@ def add_parser(verbs):
 
 def run(arguments):
     """Run the chosen benchmarks and print one table."""
+    if arguments.out:
+        check_destination(arguments.out)
     tables = []
     with shown_progress() as progress:
         for name in arguments.which or _BENCHMARKS:

