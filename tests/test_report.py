@@ -211,3 +211,8 @@ def test_policies_look_different_and_always_the_same():
     looks = [figures.policy_look(name) for name in names]
     assert len({(look.colour, look.marker, str(look.dash)) for look in looks}) == len(names)
     assert figures.policy_look("mine") == figures.policy_look("mine")
+
+
+def test_a_table_of_the_optimum_alone_draws_its_curve(trace):
+    figure = figures.mass_figure(ht.replay(trace, "optimum", "10%,20%"))
+    assert any(len(line.get_ydata()) == 2 for line in figure.axes[0].get_lines())

@@ -70,6 +70,7 @@ def _means(table):
     means = policies.pivot_table(
         index=["series", "policy", "variant"], columns="budget_tokens", values="retained_mass"
     )
+    means = means.reindex(columns=sorted(table["budget_tokens"].unique()))
     return means.sort_values(means.columns[-1], ascending=False)
 
 
@@ -158,7 +159,7 @@ def _ranking(table, setting):
     _rank(left, means, masses, envelope)
     _rank(right, 1 - means, 1 - masses, [None if x is None else 1 - x for x in envelope])
     left.set_yticks(range(len(means)), [plain(label) for label, *_ in means.index])
-    left.set_ylim(len(means) - 0.4, -0.6)
+    left.set_ylim(max(len(means), 1) - 0.4, -0.6)
     left.set_xlabel("retained mass\n(share of attention, higher is better)")
     right.set_xlabel("lost mass = 1 − retained mass\n(log, lower is better)")
     if (means < 1).any():
