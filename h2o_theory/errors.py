@@ -1,4 +1,4 @@
-"""Named errors: every refusal says what is wrong, where, what was got, what was expected and what to do.
+"""Named errors: what is wrong, where, what was got, what was expected and what to do.
 
 All of them derive from :class:`H2OTheoryError`, so a caller can catch one class; the command
 line prints them on one line and exits with code 2.
@@ -7,6 +7,7 @@ line prints them on one line and exits with code 2.
 __all__ = [
     "BadArgument",
     "BadBudget",
+    "ContractBroken",
     "CorruptTrace",
     "H2OTheoryError",
     "InvalidAttention",
@@ -85,6 +86,10 @@ class OutputExists(BadArgument):
 
 class TraceNotFound(H2OTheoryError):
     """There is no trace at that path."""
+
+
+class ContractBroken(H2OTheoryError, AssertionError):
+    """A policy does what no policy may do."""
 
 
 class CorruptTrace(H2OTheoryError):

@@ -195,6 +195,4 @@ def simulate(rows, rule, budget, prefill=0):
 
 def visible_sets(evicted_at):
     """S_t for every t, from a schedule."""
-    return [
-        [j for j in range(t + 1) if evicted_at[j] >= t] for t in range(len(evicted_at))
-    ]
+    return [[j for j in range(t + 1) if evicted_at[j] >= t] for t in range(len(evicted_at))]

@@ -124,7 +124,9 @@ def test_bad_places(trace, capsys, tmp_path):
     line = ["replay", trace, "--out", str(existing)]
     refused(capsys, line, "OutputExists", "results.csv")
     assert existing.read_text() == "mine"
-    refused(capsys, ["report", str(tmp_path / "no.csv"), "--out", str(tmp_path / "r")], "BadArgument")
+    refused(
+        capsys, ["report", str(tmp_path / "no.csv"), "--out", str(tmp_path / "r")], "BadArgument"
+    )
     refused(capsys, ["replay", trace, "--out", str(tmp_path / "results.xls")], "BadArgument")
 
 

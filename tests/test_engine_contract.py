@@ -5,21 +5,19 @@ import pytest
 import reference
 
 import h2o_theory as ht
-from h2o_theory.engine.run import make_run
+from h2o_theory.engine import PlainPolicy
+from h2o_theory.errors import ContractBroken
 from h2o_theory.policies import Context, available, make_policy
+from h2o_theory.testing import check_policy, frozen_since, schedule_of
 from h2o_theory.trace import Trace
 
 DECIDING = sorted(set(available()) - {"full", "optimum"})
-ONLINE = [name for name in DECIDING if available()[name].kind == "online"]
 ALL = "full,recent,sink,random,random:form=fresh,h2o,h2o:rows=raw,heavy,tova,tova:shared=kv_head,"
 ALL += "lru,lfu,greedy,belady,belady_mass,optimum"
 
 
 def evict(policy, rows, budget, prefill=0, seed=0):
-    tokens = rows.shape[1]
-    run = make_run(policy, Context(budget, tokens, prefill, seed=seed), rows.mean(axis=0))
-    run.advance(np.ascontiguousarray(rows), 0)
-    return run.evicted_at
+    return schedule_of(policy, rows, budget, prefill=prefill, seed=seed)
 
 
 def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
@@ -29,35 +27,59 @@ def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
     return Trace.from_attention(attention, kv_heads=kv_heads, values=values)
 
 
-@pytest.mark.parametrize("name", ONLINE)
-def test_online_policies_do_not_see_the_future(name):
-    rng = np.random.default_rng(0)
-    rows = reference.softmax_rows(rng, 2, 30)
-    for budget, prefill in ((6, 0), (11, 0), (9, 12)):
-        before = evict(make_policy(name), rows, budget, prefill)
-        for cut in (13, 20, 29):
-            changed = rows.copy()
-            changed[:, cut:] = reference.softmax_rows(rng, 2, 30)[:, cut:]
-            after = evict(make_policy(name), changed, budget, prefill)
-            early = (before < cut) | (after < cut)
-            assert (before[early] == after[early]).all()
+@pytest.mark.parametrize("name", DECIDING)
+def test_contract(name):
+    report = check_policy(name)
+    assert report.policy == name and len(report.checks) == 6
 
 
-@pytest.mark.parametrize("name", ONLINE)
-def test_online_policies_do_not_see_evicted_columns(name):
-    """Attention to keys that already left may change freely, if what is left is rescaled alike."""
-    rng = np.random.default_rng(4)
-    rows = reference.softmax_rows(rng, 1, 24)
-    policy = make_policy(name)
-    if getattr(policy, "rows", "renormalised") == "raw":
-        policy = make_policy(f"{name}:rows=renormalised")
-    schedule = evict(policy, rows, 7)
-    changed = rows.copy()
-    for t in range(24):
-        gone = np.flatnonzero(schedule[: t + 1] < t)
-        changed[0, t, gone] *= rng.uniform(0, 2, size=gone.size)
-    changed /= changed.sum(axis=-1, keepdims=True)
-    assert (evict(policy, changed, 7) == schedule).all()
+@pytest.mark.parametrize(
+    "text", ["h2o:rows=raw,recent=0.2", "random:form=fresh,n_sink=0", "tova:shared=kv_head"]
+)
+def test_contract_of_variants(text):
+    assert check_policy(text).policy == text.partition(":")[0]
+
+
+def test_contract_of_plain_policies():
+    class Newest(PlainPolicy):
+        name = "newest"
+
+        def rate(self, t, positions):
+            return positions
+
+    class Unseeded(Newest):
+        name = "unseeded"
+
+        def rate(self, t, positions):
+            return np.random.default_rng().random(len(positions))
+
+    class Remembers(Newest):
+        """Leaks what it saw in an earlier replay through a class attribute."""
+
+        name, seen = "remembers", []
+
+        def observe(self, t, positions, row):
+            self.seen.append(float(row[0]))
+
+        def rate(self, t, positions):
+            return np.cos(len(self.seen) * (1 + positions))
+
+    assert check_policy(Newest()).frozen_since is None
+    for liar in (Unseeded(), Remembers()):
+        with pytest.raises(ContractBroken, match=liar.name):
+            check_policy(liar)
+
+
+def test_freeze_detector():
+    assert check_policy("heavy").frozen_since is not None
+    assert check_policy("h2o").frozen_since is None
+    schedule = np.arange(20)
+    schedule[:4] = 20
+    assert frozen_since(schedule, 5) == 5
+    schedule[2] = 9
+    assert frozen_since(schedule, 5) == 10
+    schedule[2] = 17
+    assert frozen_since(schedule, 5) is None
 
 
 @pytest.mark.parametrize("name", [n for n in DECIDING if available()[n].kind == "clairvoyant"])
@@ -68,30 +90,6 @@ def test_clairvoyant_policies_do_see_the_future(name):
     changed[:, 15:] = reference.softmax_rows(rng, 1, 30)[:, 15:]
     before, after = evict(make_policy(name), rows, 5), evict(make_policy(name), changed, 5)
     assert (np.minimum(before, 15) != np.minimum(after, 15)).any()
-
-
-@pytest.mark.parametrize("name", DECIDING)
-def test_budget_is_kept_and_used(name):
-    rows = reference.softmax_rows(np.random.default_rng(2), 2, 30)
-    for budget in (1, 2, 7, 29):
-        for prefill in (0, 1, 15):
-            sets = reference.visible_sets(evict(make_policy(name), rows, budget, prefill))
-            for t, visible in enumerate(sets):
-                assert t in visible
-                if t < prefill:
-                    assert len(visible) == t + 1
-                elif prefill > budget or prefill == 0:
-                    assert len(visible) == min(t + 1, budget)
-                else:
-                    assert len(visible) <= budget
-                if t:
-                    assert set(visible) <= set(sets[t - 1]) | {t}
-
-
-@pytest.mark.parametrize("name", DECIDING)
-def test_full_budget_evicts_nothing_before_the_last_row(name):
-    rows = reference.softmax_rows(np.random.default_rng(2), 2, 12)
-    assert (evict(make_policy(name), rows, 12) >= 11).all()
 
 
 @pytest.mark.parametrize("name", ["h2o", "heavy", "greedy"])

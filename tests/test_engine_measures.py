@@ -196,5 +196,7 @@ def test_plain_policy_can_share_a_set_over_a_layer():
         reference.softmax_rows(np.random.default_rng(9), 4, 30)[None], kv_heads=2
     )
     table = ht.replay(trace, [SharedLast(), "tova"], 8)
-    pair = [table[table.policy == name].retained_mass.to_numpy() for name in ("shared_last", "tova")]
+    pair = [
+        table[table.policy == name].retained_mass.to_numpy() for name in ("shared_last", "tova")
+    ]
     assert np.allclose(*pair, atol=1e-12)

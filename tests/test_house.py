@@ -12,9 +12,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors"},
-    {"attention", "optimum"},
+    {"attention", "optimum", "submodular"},
     {"policies"},
     {"engine"},
+    {"testing"},
     {"trace"},
     {"recorder"},
     {"figures"},
@@ -54,7 +55,7 @@ def test_imports_go_down_only(path):
 def test_pure_maths_imports_numpy_and_numba_only():
     allowed = {"numpy", "numba", "h2o_theory", "collections", "dataclasses", "typing", "heapq"}
     allowed |= {"operator", "types"}
-    for room in ("attention", "optimum"):
+    for room in ("attention", "optimum", "submodular"):
         for path in (PACKAGE / room).glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Import):
@@ -89,9 +90,7 @@ def test_public_names_resolve():
 def test_every_package_is_shipped():
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     shipped = set(config["packages"])
-    found = {
-        ".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")
-    }
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
     assert shipped == found | {"h2o_theory.traces"}
 
 
@@ -110,7 +109,8 @@ def test_tests_assert_something():
                     if isinstance(item, ast.Call)
                 }
                 checked = any(
-                    name in ("raises", "run", "refused") or name.startswith(("assert_", "check_", "require_"))
+                    name in ("raises", "run", "refused")
+                    or name.startswith(("assert_", "check_", "require_"))
                     for name in calls
                 )
                 assert asserts or checked, f"{path.name}:{node.lineno} {node.name}"

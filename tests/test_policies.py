@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from h2o_theory.errors import BadArgument, BadBudget, UnknownPolicy
-from h2o_theory.policies import Policy, available, make_policy, parse_budgets, parse_policies
-from h2o_theory.policies import register
+from h2o_theory.policies import (
+    Policy,
+    available,
+    make_policy,
+    parse_budgets,
+    parse_policies,
+    register,
+)
 from h2o_theory.policies.choose import lowest
 
 

@@ -183,7 +183,12 @@ def test_mass_figure_draws_the_means(results):
 def test_ratio_figure_draws_every_head(results):
     figure = figures.ratio_figure(results)
     drawn = np.concatenate(
-        [c.get_offsets()[:, 0] for axes in figure.axes for c in axes.collections if len(c.get_offsets())]
+        [
+            c.get_offsets()[:, 0]
+            for axes in figure.axes
+            for c in axes.collections
+            if len(c.get_offsets())
+        ]
     )
     for value in results[results.policy == "h2o"].approximation_ratio:
         assert np.isclose(drawn, value).any()

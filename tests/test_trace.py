@@ -78,7 +78,12 @@ def test_rows_are_the_softmax_of_what_was_written(tmp_path, cuts, dtype):
 def test_bfloat16_is_stored_as_such_and_read_as_float(tmp_path):
     numbers = np.array([1.0, -2.5, 3.140625, 0.0078125], dtype=np.float32).reshape(1, 4, 1)
     bits = (numbers.view(np.uint32) >> 16).astype(np.uint16)
-    tensors = {"0.q": bits, "0.k": bits, "0.lo": np.zeros(4, "i4"), "0.hi": np.arange(1, 5, dtype="i4")}
+    tensors = {
+        "0.q": bits,
+        "0.k": bits,
+        "0.lo": np.zeros(4, "i4"),
+        "0.hi": np.arange(1, 5, dtype="i4"),
+    }
     spec = TraceSpec(4, (LayerSpec(0, 1, 1, 1, 0, 1.0),), dtype="bfloat16")
     with TraceWriter(tmp_path / "b") as writer:
         dtypes = {"0.q": "bfloat16", "0.k": "bfloat16"}
@@ -311,8 +316,14 @@ def test_validate_catches_what_checksums_cannot(tmp_path, kind):
 def test_a_gap_is_an_error_not_zeros(tmp_path):
     with TraceWriter(tmp_path / "g") as writer:
         for start, stop in ((0, 4), (5, 8)):
-            part = {"0.q": np.ones((1, stop - start, 2), "f4"), "0.k": np.ones((1, stop - start, 2), "f4")}
-            part |= {"0.lo": np.zeros(stop - start, "i4"), "0.hi": np.arange(start + 1, stop + 1, dtype="i4")}
+            part = {
+                "0.q": np.ones((1, stop - start, 2), "f4"),
+                "0.k": np.ones((1, stop - start, 2), "f4"),
+            }
+            part |= {
+                "0.lo": np.zeros(stop - start, "i4"),
+                "0.hi": np.arange(start + 1, stop + 1, dtype="i4"),
+            }
             writer.add_segment(part, start=start, stop=stop, layers=[0])
         writer.commit(TraceSpec(8, (LayerSpec(0, 1, 1, 2, 0, 1.0),)))
     with pytest.raises(CorruptTrace, match="gap"):

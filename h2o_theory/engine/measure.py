@@ -90,9 +90,7 @@ def _measure_block(
             hits += is_access(mean[b, j], t + 1, visible[i] == t)
         retained[b - skip] = total_fixed
         if values.shape[1] > 0:
-            error, heads = _output_error(
-                rows, b, values, outputs, visible, count, own_mass, kept
-            )
+            error, heads = _output_error(rows, b, values, outputs, visible, count, own_mass, kept)
             error_sum += error
             error_count += heads
     return count, hits, error_sum, error_count

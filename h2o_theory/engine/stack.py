@@ -20,8 +20,20 @@ __all__ = ["StackRun", "compiled_stack_pass"]
 
 
 def stack_pass(
-    rows, start, limits, levels, stack, position, score, per_slot, memory, table, settings, row,
-    spare, out,
+    rows,
+    start,
+    limits,
+    levels,
+    stack,
+    position,
+    score,
+    per_slot,
+    memory,
+    table,
+    settings,
+    row,
+    spare,
+    out,
 ):
     """Replay rows ``start .. start + B`` at all levels; the state carries over between blocks.
 

@@ -21,7 +21,7 @@ _COUNTS = (
 def sparsity_figure(results):
     """Draw the share of negligible attention entries of each layer, by both ways to count.
 
-    An entry is negligible when it is below 1 % (`SPARSITY_THRESHOLD`) of its row's maximum. Counted over
+    An entry is negligible when it is below 1 % (`SPARSITY_THRESHOLD`) of the row's maximum. Over
     the causal entries alone it says how sparse the model attends; counted over the whole square
     the never-computed future adds almost one half for free. A line is the mean over a layer's
     kv_heads, a small mark one kv_head; the H2O paper's claim is marked.
@@ -49,7 +49,8 @@ def sparsity_figure(results):
     figure = blank(
         "Sparsity of attention by layer",
         f"Share of entries below {SPARSITY_THRESHOLD:.0%} of the maximum of their row, from the "
-        f"recorded rows (no budget, no eviction). Line: mean over the kv_heads of a layer; small mark: one kv_head.",
+        f"recorded rows (no budget, no eviction). Line: mean over the kv_heads of a layer; small "
+        f"mark: one kv_head.",
         setting,
         height=3.7,
     )

@@ -83,7 +83,9 @@ def load_results(path):
 def _known_ending(path):
     if path.suffix not in _READERS:
         raise BadArgument(
-            "unknown kind of results file", where=path, got=path.suffix or "no ending",
+            "unknown kind of results file",
+            where=path,
+            got=path.suffix or "no ending",
             expected=" or ".join(_READERS),
         )
     return _READERS[path.suffix]

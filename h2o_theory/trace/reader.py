@@ -95,7 +95,7 @@ class Trace:
         return "v" in self._store.names(layer)
 
     def tensor(self, layer, kind):
-        """A whole stored tensor of a layer, all heads: kind ``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``."""
+        """A whole stored tensor, all heads; kind is one of ``q, k, v, p, lo, hi``."""
         heads = None if kind in ("lo", "hi") else slice(None)
         return self._store.read(layer, kind, heads, 0, self.tokens)
 
@@ -257,7 +257,9 @@ class Trace:
                 tensors[f"{layer}.v"] = values[index]
         spec = TraceSpec(
             tokens=tokens,
-            layers=tuple(LayerSpec(layer, q_heads, kv_heads, 0, value_dim, 1.0) for layer in layers),
+            layers=tuple(
+                LayerSpec(layer, q_heads, kv_heads, 0, value_dim, 1.0) for layer in layers
+            ),
             content="attention",
             dtype=str(attention.dtype),
             model=model or {},
@@ -266,7 +268,7 @@ class Trace:
         return cls(spec, MemoryStore(tensors), name)
 
     def save(self, path, *, overwrite=False):
-        """Write the trace to a folder, one segment a layer, beside and renamed; returns the path."""
+        """Write to a folder, one segment a layer, beside and renamed; returns the path."""
         with TraceWriter(path, overwrite=overwrite) as writer:
             for layer in self.layers:
                 tensors, dtypes = {}, {}

@@ -1,4 +1,4 @@
-"""One segment file: safetensors bytes on disk, a checksum, and memory-mapped views of its tensors."""
+"""One segment file: safetensors on disk, a checksum, memory-mapped views of its tensors."""
 
 import hashlib
 import json
@@ -86,7 +86,7 @@ def map_tensors(path):
 
 
 def to_float(array, dtype):
-    """A stored tensor as floating point numbers numpy can compute with (bfloat16 becomes float32)."""
+    """A stored tensor in a dtype numpy can compute with (bfloat16 becomes float32)."""
     if dtype != "BF16":
         return np.asarray(array)
     return (np.asarray(array).astype(np.uint32) << 16).view(np.float32)

@@ -181,7 +181,9 @@ class SegmentStore:
                 view, dtype = self._tensors(entry)[f"{layer}.{kind}"]
             except KeyError:
                 raise self._corrupt(
-                    "a tensor is missing", f"{layer}.{kind}", "q, k, v, lo, hi or p",
+                    "a tensor is missing",
+                    f"{layer}.{kind}",
+                    "q, k, v, lo, hi or p",
                     self.path / entry["file"],
                 ) from None
             begin, end = begin - entry["start"], end - entry["start"]

@@ -46,7 +46,8 @@ def check_attention(attention):
     for layer, heads in enumerate(attention):
         _refuse(layer, ~np.isfinite(heads), heads, "NaN or infinite attention", "finite numbers")
         _refuse(layer, heads < 0, heads, "negative attention", "probabilities, after the softmax")
-        _refuse(layer, (heads != 0) & above, heads, "attention to the future", "zeros above the diagonal")
+        future = (heads != 0) & above
+        _refuse(layer, future, heads, "attention to the future", "zeros above the diagonal")
         sums = heads.sum(axis=-1, dtype=np.float64)
         _refuse(
             layer,
@@ -65,7 +66,10 @@ def _refuse(layer, bad, numbers, what, expected):
             f"{name} {i}" for name, i in zip(("head", "row", "key"), index, strict=False)
         )
         raise InvalidAttention(
-            what, where=f"layer {layer}, {place}", got=f"{numbers[tuple(index)]:g}", expected=expected
+            what,
+            where=f"layer {layer}, {place}",
+            got=f"{numbers[tuple(index)]:g}",
+            expected=expected,
         )
 
 
@@ -88,7 +92,7 @@ class ValidationReport:
 
 
 def validate(trace, progress=None):
-    """Read a whole trace and check it: checksums, shapes, gaps, finite values, rows that sum to one.
+    """Read a whole trace and check checksums, shapes, gaps, finite values and row sums.
 
     Parameters
     ----------
