@@ -103,6 +103,107 @@ class H2O(Rule):
         return self.sums(j)
 
 
+class H2OMean(H2O):
+    """Mean by rows seen, in the incremental form, whose rounding decides exact ties."""
+
+    def score(self, j, t, visible):
+        mean = 0.0
+        for s, row in self.history:
+            if j in row:
+                mean += (row[j] - mean) / (s - j + 1)
+        return mean
+
+
+class H2ODecayed(H2O):
+    decay = 0.75
+
+    def score(self, j, t, visible):
+        total = 0.0
+        for _, row in self.history:
+            total = self.decay * total + row.get(j, 0.0)
+        return total
+
+
+class H2OTokens(H2O):
+    n_recent = 3
+
+    def protected(self, t):
+        return set(range(t - self.n_recent + 2, t + 1))
+
+
+class First(Rule):
+    def protected(self, t):
+        n_first = min(self.budget // 2, self.budget - 1)
+        window = self.budget - n_first
+        return set(range(n_first)) | set(range(t - window + 2, t + 1))
+
+    def score(self, j, t, visible):
+        return 0
+
+
+class Lrfu(Rule):
+    lam, soft = 0.05, True
+
+    def score(self, j, t, visible):
+        total = 0.0
+        for s, row in self.history:
+            total *= 2.0**-self.lam
+            if j in row:
+                total += row[j] if self.soft else float(j in accessed(row, s))
+        return total
+
+
+class LruK(Rule):
+    depth, period = 2, 0
+
+    def score(self, j, t, visible):
+        last, references = None, []
+        for s, row in self.history:
+            if j in row and j in accessed(row, s):
+                if last is None or s - last > self.period:
+                    references.append(s)
+                last = s
+        if len(references) < self.depth:
+            return (0, last)
+        return (1, references[-self.depth])
+
+
+class Scissorhands(Rule):
+    window, recent_tokens = 400, 10
+
+    def protected(self, t):
+        return set(range(t - min(self.recent_tokens, self.budget) + 2, t + 1))
+
+    def score(self, j, t, visible):
+        rows = [(s, row) for s, row in self.history if s > t - self.window and j in row]
+        return -sum(row[j] * len(row) < 1 - 1e-9 for _, row in rows)
+
+
+class Keyformer(Rule):
+    stream, noise = 0, 1.0
+
+    def protected(self, t):
+        heavy = min(math.floor(round(0.7 * self.budget * 1000) / 1000), self.budget - 1)
+        return set(range(t - (self.budget - heavy) + 2, t + 1))
+
+    def score(self, j, t, visible):
+        total, tokens = 0.0, len(self.rows[0])
+        for s, row in self.history:
+            if row.get(j, 0.0) > 0.0:
+                tau = 1 + s / max(tokens - 1, 1)
+                weights = {
+                    i: math.exp((math.log(p) + self.noise * self.gumbel(s, i)) / tau)
+                    for i, p in row.items()
+                    if p > 0
+                }
+                total += weights[j] / math.fsum(weights.values())
+        return total
+
+    def gumbel(self, t, j):
+        draw = Random(self.budget, self.rows, stream=self.stream, form="fresh").score(j, t, None)
+        return -math.log(-math.log(draw + 2.0**-60))
+
+
 class Heavy(Rule):
     def score(self, j, t, visible):
         return self.sums(j)
@@ -170,10 +271,49 @@ class Belady(Rule):
         return -math.inf
 
 
+class BeladyCount(Rule):
+    def score(self, j, t, visible):
+        mean = np.mean(self.rows, axis=0)
+        return sum(mean[s][j] * (s + 1) >= 1 - 1e-9 for s in range(t + 1, len(mean)))
+
+
 class BeladyMass(Rule):
     def score(self, j, t, visible):
         mean = np.mean(self.rows, axis=0)
         return sum(mean[s][j] for s in range(len(mean) - 1, t, -1))
+
+
+class BeladyAhead(Rule):
+    """Look-ahead of w rows, as a difference of sums to the end, whose rounding decides ties."""
+
+    w = 3
+
+    def ahead(self, j, t, w):
+        mean = np.mean(self.rows, axis=0)
+        tokens = len(mean)
+
+        def rest(start):
+            return sum(mean[s][j] for s in range(tokens - 1, start, -1))
+
+        return rest(t) - rest(t + w) if t + w < tokens and w < tokens else rest(t)
+
+    def score(self, j, t, visible):
+        return self.ahead(j, t, self.w)
+
+
+class BeladyRate(BeladyAhead):
+    def score(self, j, t, visible):
+        best, w = 0.0, 1
+        while True:
+            best = max(best, self.ahead(j, t, w) / w)
+            if w >= len(self.rows[0]):
+                return best
+            w *= 2
+
+
+class OracleStatic(H2O):
+    def score(self, j, t, visible):
+        return np.mean(self.rows, axis=0).sum(axis=0)[j]
 
 
 def simulate(rows, rule, budget, prefill=0):

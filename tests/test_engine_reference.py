@@ -21,16 +21,35 @@ CASES = {
     "h2o:group=sum": (reference.H2O, {"reduction": "sum"}),
     "h2o:group=max": (reference.H2O, {"reduction": "max"}),
     "h2o:group=first": (reference.H2O, {"reduction": "first"}),
+    "h2o:score=mean": (reference.H2OMean, {}),
+    "h2o:score=mean,rows=raw": (reference.H2OMean, {"kind": "raw"}),
+    "h2o:decay=0.75": (reference.H2ODecayed, {}),
+    "h2o:n_recent=3": (reference.H2OTokens, {}),
+    "first": (reference.First, {}),
     "heavy": (reference.Heavy, {}),
     "heavy:rows=raw": (reference.Heavy, {"kind": "raw"}),
     "tova:shared=kv_head": (reference.Tova, {}),
     "lru": (reference.Lru, {}),
     "lfu": (reference.Lfu, {}),
+    "lru_k": (reference.LruK, {}),
+    "lru_k:depth=3,period=2": (reference.LruK, {"depth": 3, "period": 2}),
+    "lrfu": (reference.Lrfu, {}),
+    "lrfu:lam=0.5,access=hard": (reference.Lrfu, {"lam": 0.5, "soft": False}),
+    "scissorhands": (reference.Scissorhands, {}),
+    "scissorhands:window=5,n_recent=2": (
+        reference.Scissorhands,
+        {"window": 5, "recent_tokens": 2},
+    ),
+    "keyformer": (reference.Keyformer, {}),
     "greedy": (reference.Greedy, {}),
     "greedy:h=log": (reference.Greedy, {"h": "log"}),
     "greedy:h=cap,rows=renormalised": (reference.Greedy, {"h": "cap", "kind": "renormalised"}),
     "belady": (reference.Belady, {}),
+    "belady:form=count": (reference.BeladyCount, {}),
     "belady_mass": (reference.BeladyMass, {}),
+    "belady_mass:w=3": (reference.BeladyAhead, {}),
+    "belady_rate": (reference.BeladyRate, {}),
+    "oracle_static": (reference.OracleStatic, {}),
 }
 
 
@@ -46,7 +65,7 @@ def evict(policy, rows, budget, prefill=0, block_rows=None, head=(0, 0), seed=0)
 
 def expected(text, rows, budget, prefill):
     rule, parameters = CASES[text]
-    if rule is reference.Random:
+    if rule in (reference.Random, reference.Keyformer):
         stream = make_policy(text).settings(Context(budget, rows.shape[1]))[0]
         parameters = parameters | {"stream": int(stream)}
     return reference.simulate(rows, rule(budget, rows, **parameters), budget, prefill)
@@ -71,7 +90,7 @@ INSTANCES = dict(instances())
 def test_compiled_equals_reference(text, instance):
     rows = INSTANCES[instance]
     tokens = rows.shape[1]
-    least = 2 if "n_sink=1" in text else 1
+    least = {"sink:n_sink=1": 2, "h2o:n_recent=3": 3}.get(text, 1)
     for budget in sorted({1, 2, 3, 5, tokens // 2, tokens - 1, tokens}):
         if not least <= budget <= tokens:
             continue
@@ -99,3 +118,48 @@ def test_agrees_with_reference_on_longer_random_rows(text):
     rows = reference.softmax_rows(np.random.default_rng(7), 2, 60, sharpness=1.0)
     for budget in (6, 13):
         assert evict(make_policy(text), rows, budget).tolist() == expected(text, rows, budget, 0)
+
+
+def test_mean_score_is_the_mean_over_rows_seen():
+    rng = np.random.default_rng(3)
+    rule = reference.H2OMean(9, None)
+    rows = [{j: rng.random() for j in range(t + 1)} for t in range(30)]
+    for t, row in enumerate(rows):
+        rule.see(t, row)
+    for j in (0, 7, 29):
+        seen = [row[j] for row in rows if j in row]
+        assert rule.score(j, 29, None) == pytest.approx(sum(seen) / len(seen), rel=1e-12)
+
+
+ENDS = [
+    ("lrfu:lam=0,access=hard", "lfu"),
+    ("lrfu:lam=0", "heavy"),
+    ("lrfu:lam=64", "tova:shared=kv_head"),
+    ("lru_k:depth=1", "lru"),
+    ("h2o:recent=0", "heavy"),
+    ("h2o:recent=1", "recent"),
+    ("first:recent=1", "recent"),
+    ("h2o:decay=1", "h2o"),
+    ("oracle_static:recent=1", "recent"),
+    ("belady_mass:w=1000", "belady_mass"),
+]
+
+
+@pytest.mark.parametrize(("special", "plain"), ENDS)
+def test_families_meet_at_their_ends(special, plain):
+    for seed in range(3):
+        rows = reference.softmax_rows(np.random.default_rng(seed), 2, 50)
+        for budget in (2, 7, 20):
+            left = evict(make_policy(special), rows, budget)
+            assert (left == evict(make_policy(plain), rows, budget)).all(), budget
+
+
+def test_lrfu_at_one_evicts_a_least_recently_used_entry():
+    rows = reference.softmax_rows(np.random.default_rng(0), 1, 40)
+    schedule = evict(make_policy("lrfu:lam=1,access=hard"), rows, 7)
+    rule = reference.Lru(7, rows)
+    for t, visible in enumerate(reference.visible_sets(schedule)):
+        rule.see(t, reference.restrict(rows, t, visible, "renormalised", "mean"))
+        last = {j: rule.score(j, t, visible) for j in visible}
+        for victim in np.flatnonzero(schedule == t):
+            assert last[victim] == min(last.values())

@@ -1,6 +1,7 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +9,18 @@ from numba import njit
 
 from h2o_theory.errors import BadArgument, BadBudget
 
-__all__ = ["GROUP_REDUCTIONS", "ROWS", "Context", "Parts", "Policy", "one_of", "whole_number"]
+__all__ = [
+    "GROUP_REDUCTIONS",
+    "ROWS",
+    "Context",
+    "Parts",
+    "Policy",
+    "heavy_part",
+    "one_of",
+    "share",
+    "sinks_within",
+    "whole_number",
+]
 
 ROWS = ("renormalised", "raw")
 GROUP_REDUCTIONS = ("mean", "sum", "max", "first")
@@ -124,7 +136,7 @@ class Policy:
         """The resolved parameters as text: parts first, then the rest in order of declaration."""
         parts = self.parts(budget)
         items = [f"{name}={getattr(parts, name)}" for name in ("n_sink", "n_heavy", "n_recent")]
-        skip = {"n_sink", "recent"}
+        skip = {"n_sink", "n_recent", "recent"}
         items += [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in skip]
         return " ".join(items)
 
@@ -151,6 +163,23 @@ def whole_number(policy, name, least):
             got=repr(value),
             expected=f"a whole number of at least {least}",
         )
+
+
+def share(policy, name):
+    """Raise BadArgument unless parameter ``name`` is a share from 0 to 1."""
+    value = getattr(policy, name)
+    if not 0 <= value <= 1:
+        raise BadArgument(
+            "a policy parameter is out of range",
+            where=f"{policy.name}:{name}",
+            got=value,
+            expected="a share from 0 to 1",
+        )
+
+
+def heavy_part(recent, budget):
+    """The share ``1 - recent`` of a budget, rounded down exactly; one entry is always recent."""
+    return min(int((1 - Fraction(str(recent))) * budget), budget - 1)
 
 
 def sinks_within(policy, n_sink, budget, *, default):

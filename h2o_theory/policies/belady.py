@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.policies.access import is_access
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import Policy, one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Belady"]
@@ -34,6 +34,17 @@ def _next_access_scores(rows):
     return scores
 
 
+@njit(cache=True, nogil=True)
+def _remaining_accesses(rows):
+    tokens = rows.shape[0]
+    counts = np.zeros((tokens, tokens))
+    for t in range(tokens - 2, -1, -1):
+        for j in range(t + 1):
+            coming = is_access(rows[t + 1, j], t + 2, False)
+            counts[t, j] = counts[t + 1, j] + (1.0 if coming else 0.0)
+    return counts
+
+
 @register
 @dataclass(frozen=True)
 class Belady(Policy):
@@ -46,7 +57,14 @@ class Belady(Policy):
     that left cannot come back and misses have weights, so this is a heuristic, not a bound.
     O(T^2) time and 8 T^2 bytes for the table.
 
+    ``form=count`` evicts the entry with the fewest accesses still to come, the natural analogue
+    where nothing is fetched back.
+
     Source: Belady 1966, and footnote 1 of arXiv 2306.14048.
+
+    Parameters
+    ----------
+    form : {"next", "count"}
     """
 
     name: ClassVar[str] = "belady"
@@ -54,6 +72,13 @@ class Belady(Policy):
     source: ClassVar[str] = "Belady 1966, access rule: uniform"
     rate: ClassVar = rate_by_table
 
+    form: str = "next"
+
+    def __post_init__(self):
+        one_of(self, "form", ("next", "count"))
+
     def table(self, mean_rows):
-        """Minus the step of the next access after t; twice T where there is none."""
+        """Minus the step of the next access after t (twice T if none), or the accesses left."""
+        if self.form == "count":
+            return _remaining_accesses(mean_rows)
         return _next_access_scores(mean_rows)

@@ -5,11 +5,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import Policy, whole_number
 from h2o_theory.policies.belady import rate_by_table
 from h2o_theory.policies.registry import register
 
-__all__ = ["BeladyMass"]
+__all__ = ["BeladyMass", "future_sums"]
+
+
+def future_sums(mean_rows, w=None):
+    """``out[t, j]``: column j summed over the w rows after t, or over all rows after t."""
+    after = np.zeros_like(mean_rows)
+    after[:-1] = np.cumsum(mean_rows[:0:-1], axis=0)[::-1]
+    if w is not None and w < len(after):
+        after[:-w] -= after[w:].copy()
+    return after
 
 
 @register
@@ -17,12 +26,17 @@ __all__ = ["BeladyMass"]
 class BeladyMass(Policy):
     r"""Evict the entry with the least remaining future mass.
 
-    .. math:: u_t = \arg\min_{j \in S_t} \sum_{t' > t} A[t', j]
+    .. math:: u_t = \arg\min_{j \in S_t} \sum_{t < t' \le t + w} A[t', j]
 
     Clairvoyant, on the recorded full rows averaged over the group. Not optimal: a token may be
     worth much later and cost many entries until then. O(T^2) time, 8 T^2 bytes for the table.
 
     Source: the future-sum oracle of the KV-cache literature. No guarantee.
+
+    Parameters
+    ----------
+    w : int, optional
+        Rows of look-ahead, at least 1; all by default.
     """
 
     name: ClassVar[str] = "belady_mass"
@@ -30,8 +44,12 @@ class BeladyMass(Policy):
     source: ClassVar[str] = "future-sum oracle"
     rate: ClassVar = rate_by_table
 
+    w: int | None = None
+
+    def __post_init__(self):
+        if self.w is not None:
+            whole_number(self, "w", 1)
+
     def table(self, mean_rows):
-        """Suffix sums over rows after t."""
-        table = np.zeros_like(mean_rows)
-        table[:-1] = np.cumsum(mean_rows[:0:-1], axis=0)[::-1]
-        return table
+        """Sums over the rows after t, or over the next w of them."""
+        return future_sums(mean_rows, self.w)

@@ -1,18 +1,20 @@
 """H2O: heavy hitters by accumulated attention, and a recent window."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 from numba import njit
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies.base import (
     GROUP_REDUCTIONS,
     ROWS,
     Parts,
     Policy,
+    heavy_part,
     one_of,
+    share,
     sinks_within,
     whole_number,
 )
@@ -28,16 +30,33 @@ def observe_sum(t, n, position, row, score, per_slot, memory, settings):
         score[i] += row[i]
 
 
+@njit(cache=True, nogil=True)
+def observe_accumulated(t, n, position, row, score, per_slot, memory, settings):
+    """Accumulate: a mean over the rows since arrival, or a sum that decays by a factor."""
+    decay = settings[1]
+    if settings[0] != 0:
+        for i in range(n):
+            score[i] += (row[i] - score[i]) / (t - position[i] + 1)
+    elif decay == 1.0:
+        for i in range(n):
+            score[i] += row[i]
+    else:
+        for i in range(n):
+            score[i] = decay * score[i] + row[i]
+
+
 @register
 @dataclass(frozen=True)
 class H2O(Policy):
     r"""Keep the recent tokens and, of the others, those with most accumulated attention.
 
-    .. math:: s_t(j) = s_{t-1}(j) + r_t(j), \quad s_{j-1}(j) = 0, \qquad
+    .. math:: s_t(j) = \lambda s_{t-1}(j) + r_t(j), \quad s_{j-1}(j) = 0, \qquad
               u_t = \arg\min \{ s_t(j) : j \in S_t,\ j < t - n_{recent} + 2 \}
 
-    where r_t is row t restricted to S_t: renormalised over it (what a cache that dropped the
-    others computes) or raw (the recorded full row). A token's own attention A[t, t] counts.
+    with :math:`\lambda` = ``decay`` (1: the plain sum of the paper), or, with ``score=mean``, the
+    mean of :math:`r_{t'}(j)` over the rows :math:`j \le t' \le t`. Here r_t is row t restricted
+    to S_t: renormalised over it (what a cache that dropped the others computes) or raw (the
+    recorded full row). A token's own attention A[t, t] counts.
     With a prefill, scores accumulate over the prompt's full rows before the one cut.
 
     Guarantee: none is known that holds for every trace; see the paper's Theorem 4.4 for the
@@ -52,8 +71,14 @@ class H2O(Policy):
     recent : float
         Share of the budget for the recent window; the odd token goes to it, and it holds at
         least the query's own entry.
+    n_recent : int, optional
+        The window in tokens, in place of the share.
     n_sink : int
         First positions protected besides.
+    score : {"sum", "mean"}
+        The mean by rows seen is the variant the paper rejects (appendix B.2) and others ship.
+    decay : float
+        In (0, 1]; below 1 the score is an exponential moving sum.
     rows : {"renormalised", "raw"}
     group : {"mean", "sum", "max", "first"}
         Reduction of the row over the query heads that share the kv_head.
@@ -61,22 +86,29 @@ class H2O(Policy):
 
     name: ClassVar[str] = "h2o"
     source: ClassVar[str] = "arXiv 2306.14048"
-    observe: ClassVar = observe_sum
+    observe: ClassVar = observe_accumulated
 
     recent: float = 0.5
+    n_recent: int | None = None
     n_sink: int = 0
+    score: str = "sum"
+    decay: float = 1.0
     rows: str = "renormalised"
     group: str = "mean"
 
     def __post_init__(self):
-        if not 0 <= self.recent <= 1:
+        share(self, "recent")
+        if not 0 < self.decay <= 1 or (self.score == "mean" and self.decay != 1):
             raise BadArgument(
                 "a policy parameter is out of range",
-                where=f"{self.name}:recent",
-                got=self.recent,
-                expected="a share from 0 to 1",
+                where=f"{self.name}:decay",
+                got=self.decay,
+                expected="above 0 and at most 1, and 1 with score=mean",
             )
         whole_number(self, "n_sink", 0)
+        if self.n_recent is not None:
+            whole_number(self, "n_recent", 0)
+        one_of(self, "score", ("sum", "mean"))
         one_of(self, "rows", ROWS)
         one_of(self, "group", GROUP_REDUCTIONS)
 
@@ -84,8 +116,21 @@ class H2O(Policy):
         """Sinks first; of what remains, the share ``1 - recent`` is heavy, rounded down."""
         n_sink = sinks_within(self, self.n_sink, budget, default=0)
         rest = budget - n_sink
-        n_heavy = min(int((1 - Fraction(str(self.recent))) * rest), rest - 1)
+        if self.n_recent is not None:
+            if self.n_recent > rest:
+                raise BadBudget(
+                    "the budget is smaller than the policy's protected parts",
+                    where=f"{self.name}:n_recent",
+                    got=f"n_recent={self.n_recent}, n_sink={n_sink} with a budget of {budget}",
+                    expected="n_sink + n_recent of at most the budget",
+                )
+            return Parts(n_sink, rest - self.n_recent, self.n_recent)
+        n_heavy = heavy_part(self.recent, rest)
         return Parts(n_sink, n_heavy, rest - n_heavy)
+
+    def settings(self, context):
+        """Whether the score is a mean, and the decay."""
+        return np.array([float(self.score == "mean"), self.decay])
 
     @property
     def nested(self):

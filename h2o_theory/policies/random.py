@@ -9,7 +9,7 @@ from numba import njit
 from h2o_theory.policies.base import Parts, Policy, one_of, sinks_within, whole_number
 from h2o_theory.policies.registry import register
 
-__all__ = ["Random", "uniform_hash"]
+__all__ = ["Random", "head_stream", "uniform_hash"]
 
 
 @njit(cache=True, nogil=True)
@@ -26,6 +26,12 @@ def uniform_hash(stream, t, j):
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z ^= z >> np.uint64(31)
     return np.float64(z >> np.uint64(11)) / 9007199254740992.0
+
+
+def head_stream(context):
+    """The random stream of (seed, layer, kv_head): 52 bits, exact as a float."""
+    key = np.random.SeedSequence([context.seed, context.layer, context.kv_head])
+    return float(key.generate_state(1, np.uint64)[0] >> np.uint64(12))
 
 
 @njit(cache=True, nogil=True)
@@ -72,9 +78,7 @@ class Random(Policy):
 
     def settings(self, context):
         """The stream of this head, and whether draws are fresh."""
-        key = np.random.SeedSequence([context.seed, context.layer, context.kv_head])
-        stream = int(key.generate_state(1, np.uint64)[0] >> np.uint64(12))
-        return np.array([float(stream), float(self.form == "fresh")])
+        return np.array([head_stream(context), float(self.form == "fresh")])
 
     @property
     def nested(self):

@@ -3,6 +3,8 @@
 import difflib
 import importlib
 import pkgutil
+import types
+import typing
 from dataclasses import fields
 
 from h2o_theory.errors import BadArgument, UnknownPolicy
@@ -52,22 +54,24 @@ def make_policy(text):
             hint=f"Did you mean {' or '.join(near)}?" if near else "",
         )
     cls = policies[name]
-    types = {item.name: item.type for item in fields(cls)}
+    kinds = {item.name: item.type for item in fields(cls)}
     parameters = {}
     for item in filter(None, rest.split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or key not in types:
+        if not equals or key not in kinds:
             raise BadArgument(
                 "a policy parameter cannot be read",
                 where=name,
                 got=repr(item),
-                expected=", ".join(f"{key}=..." for key in types) or "no parameters",
+                expected=", ".join(f"{key}=..." for key in kinds) or "no parameters",
             )
-        parameters[key] = _convert(name, key, value, types[key])
+        parameters[key] = _convert(name, key, value, kinds[key])
     return cls(**parameters)
 
 
 def _convert(name, key, value, kind):
+    if isinstance(kind, types.UnionType):  # an optional parameter, such as int | None
+        (kind,) = (member for member in typing.get_args(kind) if member is not types.NoneType)
     try:
         return kind(value)
     except ValueError:

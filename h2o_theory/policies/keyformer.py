@@ -1,0 +1,95 @@
+"""Keyformer: accumulated attention after Gumbel noise and a rising temperature."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.policies.base import Parts, Policy, heavy_part, share
+from h2o_theory.policies.random import head_stream, uniform_hash
+from h2o_theory.policies.registry import register
+
+__all__ = ["Keyformer"]
+
+
+@njit(cache=True, nogil=True)
+def observe_noisy(t, n, position, row, score, per_slot, memory, settings):
+    """Add the softmax of (log row + noise) / temperature to the scores."""
+    stream, noise = settings[0], settings[1]
+    temperature = settings[2] + (settings[3] - settings[2]) * t / max(settings[4] - 1.0, 1.0)
+    largest = -np.inf
+    for i in range(n):
+        memory[i] = -np.inf
+        if row[i] > 0.0:
+            drawn = uniform_hash(stream, t, position[i])
+            gumbel = -np.log(-np.log(drawn + 2.0**-60)) if noise > 0.0 else 0.0
+            memory[i] = (np.log(row[i]) + noise * gumbel) / temperature
+        largest = max(largest, memory[i])
+    total = 0.0
+    for i in range(n):
+        memory[i] = np.exp(memory[i] - largest) if largest > -np.inf else 0.0
+        total += memory[i]
+    for i in range(n):
+        score[i] += memory[i] / total if total > 0.0 else 0.0
+
+
+@register
+@dataclass(frozen=True)
+class Keyformer(Policy):
+    r"""Accumulate a noisy, flattened row and keep the highest scores and a recent window.
+
+    .. math:: s_t(j) = s_{t-1}(j) + \mathrm{softmax}_j \frac{\log \hat A[t, j] + g_{t,j}}{\tau_t},
+              \qquad \tau_t = \tau_0 + (\tau_1 - \tau_0) \frac{t}{T-1}
+
+    with g standard Gumbel draws, fresh for every row and key, from the head's seeded stream.
+    Logits equal log-probabilities up to a constant of the row, which the softmax ignores.
+    ``noise=0`` is the control without noise. No guarantee known. O(k) per step.
+
+    Source: arXiv 2403.09054 (window 30 % of the budget, temperature 1 to 2). Departures: the noise
+    is seeded, and under grouped queries the rows are averaged over the group before the noise.
+
+    Parameters
+    ----------
+    recent : float
+        Share of the budget for the recent window; it holds at least the query's own entry.
+    tau_first, tau_last : float
+        Temperature at the first and at the last row.
+    noise : float
+        Factor on the Gumbel draws.
+    """
+
+    name: ClassVar[str] = "keyformer"
+    source: ClassVar[str] = "arXiv 2403.09054"
+    observe: ClassVar = observe_noisy
+
+    recent: float = 0.3
+    tau_first: float = 1.0
+    tau_last: float = 2.0
+    noise: float = 1.0
+
+    def __post_init__(self):
+        share(self, "recent")
+        if not min(self.tau_first, self.tau_last) > 0 <= self.noise:
+            raise BadArgument(
+                "a policy parameter is out of range",
+                where="keyformer",
+                got=f"tau {self.tau_first} to {self.tau_last}, noise={self.noise}",
+                expected="temperatures above 0, noise of at least 0",
+            )
+
+    def parts(self, budget):
+        """The share ``1 - recent`` is heavy, rounded down."""
+        n_heavy = heavy_part(self.recent, budget)
+        return Parts(0, n_heavy, budget - n_heavy)
+
+    def settings(self, context):
+        """Stream, noise, temperatures and T."""
+        tokens = float(context.tokens)
+        stream = head_stream(context)
+        return np.array([stream, self.noise, self.tau_first, self.tau_last, tokens])
+
+    def sizes(self, context):
+        """A work row."""
+        return 0, context.tokens + 1

@@ -1,0 +1,72 @@
+"""LRFU: the bridge between frequency and recency, with hard accesses or soft ones."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.policies.access import is_access
+from h2o_theory.policies.base import Policy, one_of
+from h2o_theory.policies.registry import register
+
+__all__ = ["Lrfu"]
+
+
+@njit(cache=True, nogil=True)
+def observe_fading(t, n, position, row, score, per_slot, memory, settings):
+    """Fade all scores, then add the row or one per access."""
+    fade, is_hard = settings[0], settings[1] != 0
+    for i in range(n):
+        score[i] *= fade
+        if not is_hard:
+            score[i] += row[i]
+        elif is_access(row[i], n, position[i] == t):
+            score[i] += 1.0
+
+
+@register
+@dataclass(frozen=True)
+class Lrfu(Policy):
+    r"""Evict the least combined recency and frequency.
+
+    .. math:: C_t(j) = 2^{-\lambda} C_{t-1}(j) + x_t(j), \qquad
+              u_t = \arg\min_{j \in S_t} C_t(j)
+
+    with x an access (1 or 0, rule: uniform) or, ``access=soft``, the renormalised row itself.
+    Hard: :math:`\lambda = 0` is LFU; at :math:`\lambda = 1` the least recently used leaves, as in
+    LRU, with earlier accesses deciding among equals. Soft: :math:`\lambda = 0` is the
+    heavy-hitter rule without a window, and a large :math:`\lambda` TOVA on each kv_head alone.
+    No guarantee known. O(k) per step.
+
+    Source: Lee et al., LRFU, IEEE Trans. Computers 2001. Departure: no refetch, so counts end
+    with residence.
+
+    Parameters
+    ----------
+    lam : float
+        :math:`\lambda \ge 0`.
+    access : {"soft", "hard"}
+    """
+
+    name: ClassVar[str] = "lrfu"
+    source: ClassVar[str] = "Lee et al. 2001"
+    observe: ClassVar = observe_fading
+
+    lam: float = 0.05
+    access: str = "soft"
+
+    def __post_init__(self):
+        one_of(self, "access", ("soft", "hard"))
+        if not 0 <= self.lam <= 64:
+            raise BadArgument(
+                "a policy parameter is out of range",
+                where="lrfu:lam",
+                got=self.lam,
+                expected="from 0 to 64",
+            )
+
+    def settings(self, context):
+        """The factor per step, and whether accesses are hard."""
+        return np.array([2.0**-self.lam, float(self.access == "hard")])
