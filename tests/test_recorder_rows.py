@@ -101,7 +101,7 @@ def test_chunked_prefill_gives_the_same_rows(tmp_path, family, attention):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generation_records_prompt_and_generated_tokens(tmp_path, family, cache):
     model, ids = tiny_model(family), tokens(12)
-    options = {"max_new_tokens": 40, "min_new_tokens": 40, "do_sample": False}
+    options = {"max_new_tokens": 24, "min_new_tokens": 24, "do_sample": False}
     if cache:
         options |= {"cache_implementation": cache, "disable_compile": True}
     with record(model, tmp_path / "t") as recording:

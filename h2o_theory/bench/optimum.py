@@ -5,6 +5,7 @@ load on the machine matters little. The comparison favours HiGHS: it finds one b
 here all budgets up to that one.
 """
 
+from itertools import count
 from math import log2
 from time import process_time
 
@@ -30,8 +31,8 @@ def run(progress=None):
 
     Parameters
     ----------
-    progress : callable, optional
-        Called with a line of text before each measurement.
+    progress : callable (done, total, label), optional
+        Called after each measurement.
 
     Returns
     -------
@@ -44,19 +45,21 @@ def run(progress=None):
     MissingDependency
         scipy, which carries HiGHS, is not installed.
     """
-    say = progress or (lambda text: None)
+    steps, total = count(1), len(CURVE_TOKENS) + len(HIGHS_TOKENS)
     linprog, coo_array = _highs()
     rows = {tokens: _softmax_rows(tokens) for tokens in CURVE_TOKENS}
     curves, values, solves = {}, {}, {}
     for tokens in CURVE_TOKENS:
-        say(f"optimum curve, T = {tokens}")
         curves[tokens], values[tokens] = _time_curve(rows[tokens])
+        if progress:
+            progress(next(steps), total, "optimum against HiGHS")
     for tokens in HIGHS_TOKENS:
-        say(f"HiGHS, one budget, T = {tokens}")
         problem = _x_form(rows[tokens], tokens // BUDGET_DIVISOR, coo_array)
         solves[tokens], value = _time_highs(problem, linprog)
         value += rows[tokens].trace()
         assert abs(value - values[tokens]) < 1e-5, "HiGHS and the curve disagree"
+        if progress:
+            progress(next(steps), total, "optimum against HiGHS")
     return pd.DataFrame(_table(curves, solves), columns=_COLUMNS)
 
 

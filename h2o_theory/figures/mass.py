@@ -12,7 +12,7 @@ from h2o_theory.figures.style import (
     INK,
     MUTED,
     blank,
-    draw_mean,
+    draw_centre,
     draw_series,
     legend_below_title,
     log_numbers,
@@ -181,6 +181,6 @@ def _rank(axes, means, values, envelope):
         axes.axvline(topk, color=MUTED, linestyle=":", linewidth=1.2, label=TOPK)
     for place, ((label, policy, variant), mean) in enumerate(means.items()):
         middle_half(axes, values[label], place)
-        draw_mean(axes, mean, place, policy, variant)
+        draw_centre(axes, mean, place, policy, variant)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)

@@ -6,7 +6,15 @@ from matplotlib.ticker import MaxNLocator
 from h2o_theory.errors import BadArgument
 from h2o_theory.figures.looks import policy_look
 from h2o_theory.figures.series import label_series
-from h2o_theory.figures.style import INK, blank, draw_mean, log_numbers, middle_half, plain, styled
+from h2o_theory.figures.style import (
+    INK,
+    blank,
+    draw_centre,
+    log_numbers,
+    middle_half,
+    plain,
+    styled,
+)
 from h2o_theory.figures.table import Setting, check_results, count, is_policy, spread
 
 __all__ = ["lost_mass_figure", "ratio_figure"]
@@ -43,6 +51,7 @@ def ratio_figure(results):
         table, setting, "approximation_ratio",
         title="Approximation ratio by policy and budget",
         ratio="J(policy) / J(OPT)",
+        centre="mean",
     )  # fmt: skip
     low = table["approximation_ratio"].min()
     span = max(1 - low, 1e-3)
@@ -60,7 +69,8 @@ def lost_mass_figure(results):
 
     How many times more attention a policy loses than it must: 1 is the exact optimum, lower is
     better. It separates policies whose approximation ratios are all close to 1. Drawn as
-    `ratio_figure`; heads where OPT loses nothing have no such ratio and are left out.
+    `ratio_figure`, but with the median as marker, since a few heads where OPT loses almost nothing
+    dominate the mean; heads where OPT loses nothing have no such ratio and are left out.
 
     Parameters
     ----------
@@ -81,6 +91,7 @@ def lost_mass_figure(results):
         table, setting, "lost_mass_ratio",
         title="Lost-mass ratio by policy and budget",
         ratio="(n − J(policy)) / (n − J(OPT)), n scored rows",
+        centre="median",
     )  # fmt: skip
     high = table["lost_mass_ratio"].max()
     for axes in panels:
@@ -107,19 +118,19 @@ def _ratios(results, column):
     return kept, Setting.of(results)
 
 
-def _distributions(table, setting, column, *, title, ratio):
+def _distributions(table, setting, column, *, title, ratio, centre):
     budgets = spread(sorted(table["budget_tokens"].unique()), MOST_PANELS)
     left_out = len(setting.budgets) - len(budgets)
     reference = table[table["budget_tokens"] == budgets[len(budgets) // 2]]
-    means = reference.groupby("series")[column].mean()
-    order = means.sort_values(ascending=column == "lost_mass_ratio").index.tolist()
+    centres = reference.groupby("series")[column].agg(centre)
+    order = centres.sort_values(ascending=column == "lost_mass_ratio").index.tolist()
     order += [name for name in table["series"].unique() if name not in order]
     more = f" {count(left_out, 'other budget')} in the table only." if left_out else ""
     figure = blank(
         title,
         f"{ratio}, both at the same budget. Small dot: one kv_head; bar: middle half of them; "
-        f"marker: mean; dashed: the exact optimum. The spread describes these heads, which are not "
-        f"independent samples; it is no confidence interval.{more}",
+        f"marker: {centre}; dashed: the exact optimum. The spread describes these heads, which are "
+        f"not independent samples; it is no confidence interval.{more}",
         setting,
         height=1.75 + 0.25 * max(len(order), 3),
     )
@@ -129,7 +140,7 @@ def _distributions(table, setting, column, *, title, ratio):
         rows = table[table["budget_tokens"] == budget]
         axes.set_title(f"k = {budget} tokens\n{setting.share(budget)} of T")
         for place, name in enumerate(order):
-            _strip(axes, rows[rows["series"] == name], column, place, rasterized)
+            _strip(axes, rows[rows["series"] == name], column, place, centre, rasterized)
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
     panels[0].set_yticks(range(len(order)), list(map(plain, order)))
@@ -137,8 +148,8 @@ def _distributions(table, setting, column, *, title, ratio):
     return figure, panels
 
 
-def _strip(axes, rows, column, place, rasterized):
-    """One series in one panel: heads as dots, their middle half as a bar, their mean as marker."""
+def _strip(axes, rows, column, place, centre, rasterized):
+    """One series in one panel: heads as dots, their middle half as a bar, their centre marked."""
     if rows.empty:
         return
     values = rows[column].to_numpy(dtype=float)
@@ -150,7 +161,7 @@ def _strip(axes, rows, column, place, rasterized):
         s=5, color=look.colour, alpha=0.45, linewidths=0, rasterized=rasterized, zorder=2,
     )  # fmt: skip
     middle_half(axes, values, place)
-    draw_mean(axes, values.mean(), place, first["policy"], first["variant"])
+    draw_centre(axes, rows[column].agg(centre), place, first["policy"], first["variant"])
 
 
 def _jitter(number):

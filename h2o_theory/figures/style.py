@@ -1,6 +1,7 @@
 """The house style of the figures: the style sheet, the shared inks, titles and captions."""
 
 import functools
+import math
 import textwrap
 from pathlib import Path
 
@@ -8,7 +9,13 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from h2o_theory.figures.looks import INK, policy_look
 
@@ -19,7 +26,7 @@ __all__ = [
     "PAPER",
     "STYLE",
     "blank",
-    "draw_mean",
+    "draw_centre",
     "draw_series",
     "legend_below_title",
     "legend_line",
@@ -32,6 +39,15 @@ __all__ = [
 STYLE = Path(__file__).with_name("house.mplstyle")
 PAPER, GRID, MUTED = "#fcfcfb", "#e3e5e8", "#6b7280"
 """Inks of `STYLE`, beside INK. The page swaps these four for its own, light or dark."""
+
+
+_LOG_STEPS = (
+    (6, (1, 1.5, 2, 3, 4, 5)),
+    (60, (1, 2, 5)),
+    (3000, (1, 3)),
+    (math.inf, (1,)),
+)
+"""Numbered steps of a decade, by the largest ratio of the ends of the axis they suit."""
 
 
 def styled(function):
@@ -92,8 +108,8 @@ def draw_series(axes, x, y, policy, variant=0, *, label=None):
     )
 
 
-def draw_mean(axes, x, y, policy, variant=0):
-    """Mark one policy's mean: its own marker, larger, with an edge that stands off the dots."""
+def draw_centre(axes, x, y, policy, variant=0):
+    """Mark the centre of one policy's values by its own marker, with an edge off the dots."""
     look = policy_look(policy, variant)
     axes.plot(
         [x],
@@ -119,8 +135,12 @@ def middle_half(axes, values, place):
 
 def log_numbers(axis, high_over_low):
     """Plain numbers on a log axis, at more steps of a decade the fewer decades it spans."""
-    steps = (1,) if high_over_low > 300 else (1, 2, 5) if high_over_low > 6 else (1, 1.5, 2, 3, 4)
-    axis.set_major_locator(LogLocator(subs=steps))
+    if high_over_low < 2:
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_minor_locator(NullLocator())
+    else:
+        steps = next(steps for most, steps in _LOG_STEPS if high_over_low < most)
+        axis.set_major_locator(LogLocator(subs=steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -6,7 +6,17 @@ import pandas as pd
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["HEAD", "REQUIRED", "Setting", "check_results", "count", "every", "is_policy", "spread"]
+__all__ = [
+    "HEAD",
+    "REQUIRED",
+    "TEXT",
+    "Setting",
+    "check_results",
+    "count",
+    "every",
+    "is_policy",
+    "spread",
+]
 
 HEAD = ["trace_id", "layer", "kv_head"]
 """The columns that name one kv_head of one sequence: the unit every distribution is over."""
@@ -18,6 +28,9 @@ REQUIRED = (
     "sparsity_square",
 )  # fmt: skip
 
+TEXT = ("trace", "trace_id", "model", "policy", "parameters", "budget", "level")
+"""The columns that are text, even where the text looks like a number or a missing value."""
+
 _ONE_VALUE = ("model", "tokens", "prefill", "level")
 
 
@@ -27,8 +40,9 @@ def check_results(results):
     Raises
     ------
     BadArgument
-        `results` is no DataFrame, has no row, lacks required columns (all are named), or mixes
-        several models, lengths, prefills or levels, whose means would have no meaning.
+        `results` is no DataFrame, has no row, lacks required columns (all are named), has text
+        where numbers belong, or mixes several models, lengths, prefills or levels, whose means
+        would have no meaning.
     """
     if not isinstance(results, pd.DataFrame):
         raise BadArgument(
@@ -44,6 +58,18 @@ def check_results(results):
         )
     if results.empty:
         raise BadArgument("the result table has no row", where="results", hint="Replay a policy")
+    words = [
+        name
+        for name in REQUIRED
+        if name not in TEXT and not pd.api.types.is_numeric_dtype(results[name])
+    ]
+    if words:
+        raise BadArgument(
+            "columns of the result table are not numbers",
+            where=", ".join(words),
+            got=", ".join(str(results[name].dtype) for name in words),
+            expected="numbers",
+        )
     for name in _ONE_VALUE:
         values = sorted(map(str, results[name].unique()))
         if len(values) > 1:

@@ -159,7 +159,8 @@ def record(
 
     Notes
     -----
-    O(T d) bytes per layer on disk; in memory one layer and at most four segments of 8 MiB.
+    O(T d) bytes per layer on disk. In memory, besides the layer being captured, at most four
+    segments, each of 8 MiB and at most one layer more.
     """
     if isinstance(model, LoadedModel):
         tokenizer = tokenizer or model.tokenizer

@@ -17,9 +17,11 @@ from h2o_theory.figures import (
     ratio_figure,
     sparsity_figure,
 )
+from h2o_theory.figures.style import styled
 from h2o_theory.figures.table import Setting, check_results
 from h2o_theory.report.results import refuse_existing, save_results
 from h2o_theory.report.summary import summary_table
+from h2o_theory.report.tables import glance, sees_the_future, table_by_budget
 
 __all__ = ["write_report"]
 
@@ -46,7 +48,7 @@ def write_report(results, out, *, overwrite=False):
     out : path
         The folder of the report.
     overwrite : bool
-        Replace an earlier report (a folder with an ``index.html``).
+        Replace an earlier report (a folder with ``index.html`` and ``summary.csv``).
 
     Returns
     -------
@@ -63,7 +65,7 @@ def write_report(results, out, *, overwrite=False):
     check_results(results)
     out = Path(out)
     refuse_existing(out, overwrite)
-    if out.exists() and not (out / "index.html").is_file():
+    if out.exists() and not all((out / name).is_file() for name in ("index.html", "summary.csv")):
         raise OutputExists("the output exists and is not a report", where=out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -73,14 +75,24 @@ def write_report(results, out, *, overwrite=False):
     try:
         _fill(folder, results)
         folder.chmod(0o755)
-        old = folder.with_name(folder.name + ".old")
-        if out.exists():
-            out.rename(old)
-        folder.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
+        _take_place(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return out / "index.html"
+
+
+def _take_place(folder, out):
+    """Rename `folder` to `out`; an earlier report goes last, or comes back if that fails."""
+    old = folder.with_name(folder.name + ".old")
+    if out.exists():
+        out.rename(old)
+    try:
+        folder.rename(out)
+    except BaseException:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _fill(folder, results):
@@ -93,13 +105,16 @@ def _fill(folder, results):
             # A table without an optimum or with `full` alone has no ratios; the page says so.
             absent.append((name.replace("_", " "), str(error)))
             continue
-        figures.append((name, _save(figure, folder / "figures" / name)))
-    summary = summary_table(results)
+        text = f"{figure.get_suptitle().strip()}. {figure.get_supxlabel()}"
+        figures.append((name, _save(figure, folder / "figures" / name), text))
+    summary, setting = summary_table(results), Setting.of(results)
     save_results(results, folder / "results.parquet")
     save_results(results, folder / "results.csv")
     save_results(summary, folder / "summary.csv")
     page = _template().render(
-        setting=Setting.of(results),
+        setting=setting,
+        glance=glance(results, summary, setting),
+        by_budget=table_by_budget(results, summary, setting),
         provenance=_readable(results.attrs.get("provenance", {})),
         figures=figures,
         absent=absent,
@@ -109,12 +124,15 @@ def _fill(folder, results):
     (folder / "index.html").write_text(page, encoding="utf-8")
 
 
+@styled
 def _save(figure, stem):
     """Write PNG and SVG; returns the PNG as a data address, which every browser shows alike."""
     image = io.BytesIO()
     figure.savefig(image, format="png", dpi=_DOTS_PER_INCH)
     stem.with_suffix(".png").write_bytes(image.getvalue())
-    figure.savefig(stem.with_suffix(".svg"))
+    # The PNG's layout serves the SVG too; without a date, equal tables give equal files.
+    figure.set_layout_engine("none")
+    figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
     return "data:image/png;base64," + base64.b64encode(image.getvalue()).decode()
 
 
@@ -131,7 +149,8 @@ def _readable(provenance):
 
 def _parameters(results):
     columns = ["policy", "budget", "budget_tokens", "parameters", "seed"]
-    return results[columns].drop_duplicates().to_dict("records")
+    lines = results[columns].drop_duplicates().to_dict("records")
+    return [line | {"future": sees_the_future(line["policy"])} for line in lines]
 
 
 def _number(value, digits=4):

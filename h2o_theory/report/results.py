@@ -1,16 +1,31 @@
 """Result tables as files: Parquet or CSV, written beside and renamed."""
 
+import json
 import os
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from h2o_theory.errors import BadArgument, OutputExists
+from h2o_theory.figures.table import TEXT
 
 __all__ = ["check_destination", "load_results", "refuse_existing", "save_results"]
 
-_READERS = {".parquet": pd.read_parquet, ".csv": pd.read_csv}
+
+def _read_csv(path):
+    """Text columns stay text: there "25", "null" and "" are words like others."""
+    header = pd.read_csv(path, nrows=0).columns
+    return pd.read_csv(
+        path,
+        dtype={name: str for name in header if name in TEXT},
+        keep_default_na=False,
+        na_values={name: ["", "nan", "NaN"] for name in header if name not in TEXT},
+    )
+
+
+_READERS = {".parquet": pd.read_parquet, ".csv": _read_csv}
 
 
 def refuse_existing(path, overwrite=False):
@@ -47,7 +62,7 @@ def save_results(results, path, *, overwrite=False):
         raise BadArgument("cannot write there", where=path, got=error.strerror) from None
     try:
         if path.suffix == ".parquet":
-            results.to_parquet(beside, index=False)
+            _plain_attributes(results).to_parquet(beside, index=False)
         else:
             results.to_csv(beside, index=False)
         os.chmod(beside, 0o644)
@@ -55,6 +70,17 @@ def save_results(results, path, *, overwrite=False):
     finally:
         Path(beside).unlink(missing_ok=True)
     return path
+
+
+def _plain_attributes(results):
+    """The table with attributes that JSON can hold: paths, dates and the like become text."""
+    results = results.copy(deep=False)
+    results.attrs = json.loads(json.dumps(results.attrs, default=_as_plain))
+    return results
+
+
+def _as_plain(value):
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def load_results(path):
