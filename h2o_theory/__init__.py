@@ -31,14 +31,19 @@ _HOMES = {
     "write_report": "h2o_theory.report",
 }
 
+_ROOMS = {"attention", "errors", "figures", "optimum", "policies", "testing", "trace"}
+"""Packages reachable as attributes without importing them first."""
+
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name):
+    if name in _ROOMS:
+        return importlib.import_module(f"h2o_theory.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'h2o_theory' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__():
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_ROOMS})
