@@ -19,7 +19,7 @@ import h2o_theory.policies
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 from h2o_theory.policies.choose import lowest
 
-__all__ = ["compiled_advance", "source_digest", "visible_row"]
+__all__ = ["compiled_advance", "compiled_loop", "visible_row"]
 
 MEAN, MAX, FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "first"))
 
@@ -128,18 +128,25 @@ _SIGNATURE = void(
 )
 
 
-@functools.cache
 def compiled_advance(policy_class):
-    """:func:`advance` compiled for a policy class: about a second the first time, then cached.
+    """:func:`advance` compiled for a policy class."""
+    return compiled_loop(advance, _SIGNATURE, policy_class)
 
-    numba's cache notices changes of this file only; the qualified name therefore carries a
-    digest of every source the loop is built from, so that a stale kernel is never loaded.
+
+@functools.cache
+def compiled_loop(loop, signature, policy_class):
+    """A loop with a policy's functions bound in: about a second the first time, then cached.
+
+    numba's cache notices changes of the loop's own file only; the qualified name therefore
+    carries a digest of every source the loop is built from, so that a stale kernel is never
+    loaded.
     """
     functions = {"observe": policy_class.observe, "rate": policy_class.rate}
-    loop = types.FunctionType(advance.__code__, {**globals(), **functions}, "advance")
-    loop.__module__ = __name__
-    loop.__qualname__ = f"advance_{policy_class.__name__}_{source_digest(policy_class)}"
-    return njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")(loop)
+    bound = types.FunctionType(loop.__code__, {**loop.__globals__, **functions}, loop.__name__)
+    bound.__module__ = loop.__module__
+    name = f"{loop.__name__}_{policy_class.__name__}_{source_digest(policy_class)}"
+    bound.__qualname__ = name
+    return njit(signature, cache=True, nogil=True, error_model="numpy")(bound)
 
 
 def source_digest(policy_class):

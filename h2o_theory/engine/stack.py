@@ -7,13 +7,10 @@ and the lower is carried on, and what is carried past level m is what a cache wi
 candidates evicts. One walk of O(m) serves every budget.
 """
 
-import functools
-import types
-
 import numpy as np
-from numba import float64, int64, njit, void
+from numba import float64, int64, void
 
-from h2o_theory.engine.advance import source_digest, visible_row
+from h2o_theory.engine.advance import compiled_loop, visible_row
 from h2o_theory.engine.run import future_table, row_kind
 
 __all__ = ["StackRun", "compiled_stack_pass"]
@@ -94,14 +91,9 @@ _SIGNATURE = void(
 )
 
 
-@functools.cache
 def compiled_stack_pass(policy_class):
-    """:func:`stack_pass` compiled for a policy class, like ``compiled_advance``."""
-    functions = {"observe": policy_class.observe, "rate": policy_class.rate}
-    loop = types.FunctionType(stack_pass.__code__, {**globals(), **functions}, "stack_pass")
-    loop.__module__ = __name__
-    loop.__qualname__ = f"stack_pass_{policy_class.__name__}_{source_digest(policy_class)}"
-    return njit(_SIGNATURE, cache=True, nogil=True, error_model="numpy")(loop)
+    """:func:`stack_pass` compiled for a policy class."""
+    return compiled_loop(stack_pass, _SIGNATURE, policy_class)
 
 
 class StackRun:
