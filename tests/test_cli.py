@@ -157,3 +157,13 @@ def test_bad_texts(capsys, tmp_path):
     (tmp_path / "good.txt").write_text("a good text")
     refused(capsys, record(tmp_path / "good.txt", "--layers", "x"), "BadArgument", "--layers")
     assert not Path(out).exists()
+
+
+def test_taken_places_are_refused_before_any_work(capsys, tmp_path):
+    (tmp_path / "good.txt").write_text("a good text")
+    (tmp_path / "taken").mkdir()
+    line = ["record", "no/such-model", "--text", str(tmp_path / "good.txt"), "--tokens", "2"]
+    refused(capsys, [*line, "--out", str(tmp_path / "taken")], "OutputExists", "taken")
+    (tmp_path / "results.parquet").write_text("mine")
+    refused(capsys, ["demo", "--out", str(tmp_path)], "OutputExists", "results.parquet")
+    assert (tmp_path / "results.parquet").read_text() == "mine"

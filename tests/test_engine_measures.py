@@ -120,6 +120,14 @@ def test_a_row_without_visible_mass_diverges_infinitely():
     assert np.isfinite(table.hit_rate.item())
 
 
+def test_there_is_no_ratio_where_the_optimum_retains_nothing():
+    rows = np.zeros((6, 6))
+    rows[:, 0] = 1
+    table = ht.replay(Trace.from_attention(rows[None, None]), "recent,optimum", 1, prefill=1)
+    assert (table.optimum_mass == 0).all() and (table.retained_mass == 0).all()
+    assert table.approximation_ratio.isna().all() and (table.topk_bound_ratio == 0).all()
+
+
 def test_optimum_of_the_remaining_mass_counterexample():
     """Evicting the least remaining mass loses to the optimum; budget 2 here is one kept entry."""
     rows = np.zeros((6, 6))

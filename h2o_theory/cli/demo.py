@@ -34,7 +34,8 @@ def add_parser(verbs):
 def run(arguments):
     """Record (or open), replay, report, print."""
     out = Path(arguments.out)
-    refuse_existing(out / "report", arguments.overwrite)
+    for name in (f"{MODEL}-{TOKENS}.trace", "results.parquet", "report"):
+        refuse_existing(out / name, arguments.overwrite)
     with shown_progress() as progress:
         trace = _offline_trace() if arguments.offline else _record(out, arguments, progress)
         table = replay(

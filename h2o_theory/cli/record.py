@@ -4,6 +4,7 @@ from pathlib import Path
 
 from h2o_theory.cli.common import integers, say, shown_progress
 from h2o_theory.errors import TextError
+from h2o_theory.report import refuse_existing
 
 __all__ = ["add_parser", "read_text"]
 
@@ -45,6 +46,7 @@ def run(arguments):
     """Record and say what was written."""
     from h2o_theory.recorder import load_model, record_text
 
+    refuse_existing(arguments.out, arguments.overwrite)
     text = read_text(arguments.text)
     layers = integers(arguments.layers, "--layers")
     with shown_progress() as progress:

@@ -209,7 +209,7 @@ def _record(task, schedule, measure, head, tokens, bounds, sparsity):
         "retained_mass_full": float(retained[is_full].mean()) if is_full.any() else np.nan,
         "optimum_mass": best * unit / n_rows,
         "topk_mass": topk * unit / n_rows,
-        "approximation_ratio": np.nan if reference else value / best,
+        "approximation_ratio": np.nan if reference or best == 0 else value / best,
         "lost_mass_ratio": lost / least if least > 1e-9 * n_rows and not reference else np.nan,
         "topk_bound_ratio": np.nan if reference else value / topk,
         "output_error": measure.output_error(),

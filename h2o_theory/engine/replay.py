@@ -94,7 +94,8 @@ def replay(
     pandas.DataFrame
         One row per layer, kv_head, policy and budget; columns :data:`COLUMNS`. Masses are means
         per scored row. ``approximation_ratio`` is J(policy) / J(OPT), both exact integers in
-        units of 2^-36, OPT the best evict-only schedule at the same budget, prefill and rows;
+        units of 2^-36, OPT the best evict-only schedule at the same budget, prefill and rows
+        (NaN where OPT itself retains nothing);
         ``topk_bound_ratio`` divides by the per-row top-k bound instead; ``lost_mass_ratio`` is
         (n - J) / (n - J(OPT)). ``level`` is ``open``: rows come from the full cache, so how
         eviction changes later queries is not seen.
@@ -200,7 +201,7 @@ def _compile(policies, progress):
             if any(p.nested for p in policies if isinstance(p, policy_class)):
                 compiled_stack_pass(policy_class)
         if progress:
-            progress(done, len(classes), "compiling policies (first run only)")
+            progress(done, len(classes), "loading policies (compiled on the first run)")
 
 
 def _kv_heads(trace, layer, kv_heads):

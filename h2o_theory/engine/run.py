@@ -67,7 +67,9 @@ def row_kind(policy):
 
 def future_table(policy, mean_rows):
     """The table of a clairvoyant policy; empty for the others."""
-    return policy.table(mean_rows) if policy.kind == "clairvoyant" else np.zeros((0, 0))
+    if policy.kind != "clairvoyant":
+        return np.zeros((0, 0))
+    return np.ascontiguousarray(policy.table(mean_rows), dtype=np.float64)
 
 
 def make_run(policy, context, mean_rows=None):
