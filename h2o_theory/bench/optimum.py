@@ -1,10 +1,12 @@
-"""Speed of the exact optimum: the whole budget curve of one head against one HiGHS solve.
+"""Speed of the exact optimum: all budgets of one head, one budget alone, and a certified interval.
 
 All times are CPU seconds of this process, best of several runs after a warm-up, so that other
-load on the machine matters little. The comparison favours HiGHS: it finds one budget, the solver
-here all budgets up to that one.
+load on the machine matters little. The comparison of the curve with HiGHS favours HiGHS: it finds
+one budget, the solver here all budgets up to that one. OR-tools' min-cost flow is compared where
+it is installed.
 """
 
+from importlib.util import find_spec
 from itertools import count
 from math import log2
 from time import process_time
@@ -13,21 +15,24 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.errors import MissingDependency
-from h2o_theory.optimum import optimum_curve, to_fixed_point
+from h2o_theory.optimum import optimum_at, optimum_curve, optimum_interval, to_fixed_point
 
 __all__ = ["run"]
 
 CURVE_TOKENS = (256, 512, 1024)
 HIGHS_TOKENS = (256, 512)
+LONG_TOKENS = (2048, 4096)
+FLOW_TOKENS = 2048
 BUDGET_DIVISOR = 5
 _COLUMNS = ["benchmark", "size", "seconds", "baseline", "baseline_seconds", "ratio", "note"]
+_NAN = float("nan")
 
 
 def run(progress=None):
-    """Measure the curve at T = 256, 512, 1024 up to k = 20 %, and HiGHS at T = 256 and 512.
+    """Measure the curve up to k = 20 %, one budget and an interval at 20 %, and their baselines.
 
     HiGHS at T = 1024 is not run (it takes minutes): its time is extrapolated with the exponent
-    fitted to the two sizes measured, and the note says so.
+    fitted to the two sizes measured, and the note says so. OR-tools is optional.
 
     Parameters
     ----------
@@ -45,26 +50,39 @@ def run(progress=None):
     MissingDependency
         scipy, which carries HiGHS, is not installed.
     """
-    steps, total = count(1), len(CURVE_TOKENS) + len(HIGHS_TOKENS)
     linprog, coo_array = _highs()
+    has_flow = find_spec("ortools") is not None
+    total = len(CURVE_TOKENS) + len(HIGHS_TOKENS) + len(LONG_TOKENS) + has_flow
+    steps = count(1)
+
+    def done():
+        if progress:
+            progress(next(steps), total, "exact optimum")
+
+    table = list(_against_highs(linprog, coo_array, done))
+    for tokens in LONG_TOKENS:
+        fixed = to_fixed_point(_softmax_rows(tokens))
+        table += _long_head(fixed)
+        done()
+        if has_flow and tokens == FLOW_TOKENS:
+            table.append(_against_flow(fixed))
+            done()
+    return pd.DataFrame(table, columns=_COLUMNS)
+
+
+def _against_highs(linprog, coo_array, done):
+    """One row for each short size, with HiGHS extrapolated where it was not run."""
     rows = {tokens: _softmax_rows(tokens) for tokens in CURVE_TOKENS}
     curves, values, solves = {}, {}, {}
     for tokens in CURVE_TOKENS:
-        curves[tokens], values[tokens] = _time_curve(rows[tokens])
-        if progress:
-            progress(next(steps), total, "optimum against HiGHS")
+        curves[tokens], values[tokens] = _time_curve(to_fixed_point(rows[tokens]), 7)
+        done()
     for tokens in HIGHS_TOKENS:
         problem = _x_form(rows[tokens], tokens // BUDGET_DIVISOR, coo_array)
         solves[tokens], value = _time_highs(problem, linprog)
         value += rows[tokens].trace()
-        assert abs(value - values[tokens]) < 1e-5, "HiGHS and the curve disagree"
-        if progress:
-            progress(next(steps), total, "optimum against HiGHS")
-    return pd.DataFrame(_table(curves, solves), columns=_COLUMNS)
-
-
-def _table(curves, solves):
-    """One row for each size, with HiGHS extrapolated where it was not run."""
+        assert abs(value - values[tokens] / 2.0**36) < 1e-5, "HiGHS and the curve disagree"
+        done()
     small, large = HIGHS_TOKENS
     exponent = log2(solves[large] / solves[small]) / log2(large / small)
     for tokens, seconds in curves.items():
@@ -78,12 +96,45 @@ def _table(curves, solves):
         yield "optimum curve, one head", tokens, seconds, name, other, other / seconds, note
 
 
-def _time_curve(rows):
-    """CPU seconds of the curve up to 20 % (best of 7), and the optimum at 20 %."""
-    fixed, budget = to_fixed_point(rows), len(rows) // BUDGET_DIVISOR
-    curve = optimum_curve(fixed, budget)
-    seconds = min(_cpu_seconds(optimum_curve, fixed, budget) for _ in range(7))
-    return seconds, curve.values[-1] / 2.0**curve.fraction_bits
+def _long_head(fixed):
+    """The curve, one budget against it, and an interval against that, of a longer head."""
+    tokens, budget = len(fixed), len(fixed) // BUDGET_DIVISOR
+    curve, value = _time_curve(fixed, 2 if tokens <= FLOW_TOKENS else 1)
+    note = f"CPU s; all budgets 1..{budget}"
+    yield "optimum curve, one head", tokens, curve, "", _NAN, _NAN, note
+
+    assert optimum_at(fixed, budget).value == value, "one budget and the curve disagree"
+    one = min(_cpu_seconds(optimum_at, fixed, budget) for _ in range(5))
+    note = f"CPU s; budget {budget} alone, same certificate"
+    yield "optimum, one budget", tokens, one, "optimum curve", curve, curve / one, note
+
+    interval = optimum_interval(fixed, budget)
+    assert interval.lower <= value <= interval.upper, "the interval misses the optimum"
+    seconds = min(_cpu_seconds(optimum_interval, fixed, budget) for _ in range(3))
+    note = f"CPU s; certified relative gap {interval.relative_gap:.1e}"
+    yield "interval, one budget", tokens, seconds, "optimum, one budget", one, one / seconds, note
+
+
+def _against_flow(fixed):
+    """One budget against OR-tools' min-cost flow with one node per token and per row."""
+    budget = len(fixed) // BUDGET_DIVISOR
+    flow, value = _time_flow(fixed, budget)
+    assert optimum_at(fixed, budget).value == value, "OR-tools and one budget disagree"
+    one = min(_cpu_seconds(optimum_at, fixed, budget) for _ in range(5))
+    note = f"CPU s; budget {budget} alone; OR-tools: solve only, without building the graph"
+    return "optimum, one budget", len(fixed), one, "OR-tools flow", flow, flow / one, note
+
+
+def _time_curve(fixed, runs):
+    """CPU seconds of the curve up to 20 % (best of some runs), and the optimum at 20 %."""
+    budget = len(fixed) // BUDGET_DIVISOR
+    optimum_curve(fixed[:256, :256], 256 // BUDGET_DIVISOR)
+    values = []
+    seconds = min(
+        _cpu_seconds(lambda: values.append(optimum_curve(fixed, budget).values[-1]))
+        for _ in range(runs)
+    )
+    return seconds, int(values[-1])
 
 
 def _time_highs(problem, linprog):
@@ -100,6 +151,31 @@ def _time_highs(problem, linprog):
     if seconds < 2:
         seconds = min(seconds, _cpu_seconds(solve))
     return seconds, -found[-1].fun
+
+
+def _time_flow(fixed, budget):
+    """CPU seconds of one OR-tools solve, and its optimum with the rows' own entries.
+
+    k-1 units from row 1 to the end; token j is a node that row j+1 may enter once and that leads
+    to every later row q, at the cost of minus what rows j+1 .. q-1 give it.
+    """
+    from ortools.graph.python import min_cost_flow
+
+    tokens = len(fixed)
+    j, q = np.triu_indices(tokens, 2)
+    q = np.append(q, np.full(tokens - 1, tokens))
+    j = np.append(j, np.arange(tokens - 1))
+    sums = np.cumsum(np.tril(fixed, -1), axis=0)
+    steps, keys = np.arange(1, tokens), np.arange(tokens - 1)
+    tail = np.concatenate([steps, keys + 1, tokens + 1 + j])
+    head = np.concatenate([steps + 1, tokens + 1 + keys, q])
+    capacity = np.concatenate([np.full(tokens - 1, budget - 1), np.ones(tokens - 1 + j.size)])
+    cost = np.concatenate([np.zeros(2 * (tokens - 1), dtype=np.int64), -sums[q - 1, j]])
+    flow = min_cost_flow.SimpleMinCostFlow()
+    flow.add_arcs_with_capacity_and_unit_cost(tail, head, capacity.astype(np.int64), cost)
+    flow.set_nodes_supplies(np.array([1, tokens]), np.array([budget - 1, 1 - budget]))
+    seconds = _cpu_seconds(flow.solve)
+    return seconds, int(fixed.trace()) - flow.optimal_cost()
 
 
 def _cpu_seconds(function, *arguments):

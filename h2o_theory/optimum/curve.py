@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import index
 from types import MappingProxyType
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.optimum.arguments import require_budget, require_prefill
 from h2o_theory.optimum.fixed_point import FRACTION_BITS, require_fixed_point
 from h2o_theory.optimum.path import augment, build_network, empty_flow
 from h2o_theory.optimum.schedule import Schedule, first_shared_row, keep_slots_full
@@ -115,9 +114,9 @@ def optimum_curve(fixed, max_budget, *, budgets=(), prefill=0):
     """
     fixed = require_fixed_point(fixed)
     tokens = fixed.shape[0]
-    prefill = _require_prefill(prefill, tokens)
-    max_budget = _require_budget(max_budget, tokens, "max_budget")
-    asked = sorted({_require_budget(k, max_budget, "budgets") for k in budgets})
+    prefill = require_prefill(prefill, tokens)
+    max_budget = require_budget(max_budget, tokens, "max_budget")
+    asked = sorted({require_budget(k, max_budget, "budgets") for k in budgets})
 
     own = int(fixed.diagonal()[prefill:].sum())
     gains = np.zeros(max_budget - 1, dtype=np.int64)
@@ -152,36 +151,3 @@ def _schedule(budget, prefill, values, planned, prices):
     evicted_at.flags.writeable = False
     prices.flags.writeable = False
     return Schedule(budget, prefill, int(values[budget - 1]), evicted_at, prices)
-
-
-def _require_integer(number, name):
-    """``number`` as an int, or a named refusal."""
-    try:
-        return index(number)
-    except TypeError:
-        raise BadArgument(
-            "not an integer", where=name, got=repr(number), expected="a whole number"
-        ) from None
-
-
-def _require_budget(budget, largest, name):
-    """A budget in 1 .. largest."""
-    budget = _require_integer(budget, name)
-    if not 1 <= budget <= largest:
-        raise BadBudget(
-            "budget out of range",
-            where=name,
-            got=budget,
-            expected=f"1 .. {largest} tokens, the query's own included",
-        )
-    return budget
-
-
-def _require_prefill(prefill, tokens):
-    """A prefill length in 0 .. T."""
-    prefill = _require_integer(prefill, "prefill")
-    if not 0 <= prefill <= tokens:
-        raise OutOfRange(
-            "prefill out of range", where="prefill", got=prefill, expected=f"0 .. {tokens}"
-        )
-    return prefill

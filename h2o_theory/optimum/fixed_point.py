@@ -6,10 +6,18 @@ parent pointers then close a cycle.
 """
 
 import numpy as np
+from numba import njit
 
 from h2o_theory.errors import BadArgument, InvalidAttention
 
-__all__ = ["FRACTION_BITS", "TOTAL_LIMIT", "require_fixed_point", "to_fixed_point"]
+__all__ = [
+    "FRACTION_BITS",
+    "TOTAL_LIMIT",
+    "require_fixed_point",
+    "require_rows",
+    "row_in_units",
+    "to_fixed_point",
+]
 
 FRACTION_BITS = 36
 # Every number the solver forms is at most twice the sum of all entries in size, and settled nodes
@@ -47,19 +55,34 @@ def to_fixed_point(mean_rows):
     -----
     O(T^2) time; 8 T^2 bytes for the result and 8 T^2 while it is made.
     """
-    rows = np.asarray(mean_rows)
-    _require_square(rows, "mean_rows", "iuf", "real numbers")
-    rows = rows.astype(np.float64, copy=False)
+    rows = require_rows(mean_rows, "mean_rows").astype(np.float64, copy=False)
+    return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")
+
+
+def require_rows(rows, name):
+    """Rows as an array of float32, if they are, or float64; refuses what is no causal attention."""
+    rows = np.asarray(rows)
+    _require_square(rows, name, "iuf", "real numbers")
+    if rows.dtype != np.float32:
+        rows = rows.astype(np.float64, copy=False)
     if not np.isfinite(rows).all():
         t, j = np.argwhere(~np.isfinite(rows))[0]
         raise InvalidAttention(
             "attention is not finite",
-            where=f"mean_rows[{t}, {j}]",
+            where=f"{name}[{t}, {j}]",
             got=rows[t, j],
             expected="a finite number",
         )
-    _require_causal_mass(rows, "mean_rows", 1.0)
-    return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")
+    _require_causal_mass(rows, name, 1.0)
+    return rows
+
+
+def row_in_units(rows, t):
+    """What row t gives to the keys ``0 .. t``, int64: fixed point as it is, other rows rounded."""
+    row = rows[t, : t + 1]
+    if row.dtype.kind == "i":
+        return row
+    return np.rint(row.astype(np.float64) * 2.0**FRACTION_BITS).astype(np.int64)
 
 
 def require_fixed_point(fixed):
@@ -94,26 +117,25 @@ def _require_square(matrix, name, kinds, numbers):
 def _require_causal_mass(matrix, name, unit):
     """Refuse negative entries, entries above the diagonal, and a total too large for int64.
 
-    ``unit`` is the integer that stands for a mass of one. Rows are scanned one by one, so that
-    nothing of size T^2 is allocated.
+    ``unit`` is the integer that stands for a mass of one. Nothing of size T^2 is allocated.
     """
-    for t in range(matrix.shape[0]):
-        if matrix[t].min() < 0:
-            j = int(matrix[t].argmin())
-            raise InvalidAttention(
-                "attention is negative",
-                where=f"{name}[{t}, {j}]",
-                got=matrix[t, j],
-                expected="a number of at least 0",
-            )
-        if matrix[t, t + 1 :].any():
-            j = t + 1 + int(np.flatnonzero(matrix[t, t + 1 :])[0])
-            raise InvalidAttention(
-                "attention is not causal",
-                where=f"{name}[{t}, {j}]",
-                got=matrix[t, j],
-                expected=f"0, as query {t} cannot see key {j}",
-            )
+    t = _first_faulty_row(matrix)
+    if t < matrix.shape[0] and matrix[t].min() < 0:
+        j = int(matrix[t].argmin())
+        raise InvalidAttention(
+            "attention is negative",
+            where=f"{name}[{t}, {j}]",
+            got=matrix[t, j],
+            expected="a number of at least 0",
+        )
+    if t < matrix.shape[0]:
+        j = t + 1 + int(np.flatnonzero(matrix[t, t + 1 :])[0])
+        raise InvalidAttention(
+            "attention is not causal",
+            where=f"{name}[{t}, {j}]",
+            got=matrix[t, j],
+            expected=f"0, as query {t} cannot see key {j}",
+        )
     total = matrix.sum(dtype=np.float64) / unit
     if total >= TOTAL_LIMIT / 2.0**FRACTION_BITS:
         raise BadArgument(
@@ -123,3 +145,17 @@ def _require_causal_mass(matrix, name, unit):
             expected="below 2**24 (rows that sum to one stay below it up to T = 2**24 - 1)",
             hint="Scale the rows down.",
         )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first_faulty_row(matrix):
+    """Index of the first row with an entry below 0, or any above the diagonal; T if none."""
+    for t in range(matrix.shape[0]):
+        faulty = False
+        for j in range(t + 1):
+            faulty |= matrix[t, j] < 0
+        for j in range(t + 1, matrix.shape[1]):
+            faulty |= matrix[t, j] != 0
+        if faulty:
+            return t
+    return matrix.shape[0]
