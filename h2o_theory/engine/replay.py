@@ -1,13 +1,13 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pandas as pd
 
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.head import Head, Task, replay_head, shared_schedules
 from h2o_theory.engine.stack import compiled_stack_pass
+from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.policies import Policy, parse_budgets, parse_policies
 
@@ -140,9 +140,9 @@ def replay(
     threads = workers or os.cpu_count() or 1
     schedules = dict.fromkeys(layers, {})
     if shared:
-        found = _in_threads(decide, layers, threads, progress, "sets shared by layers")
+        found = in_threads(decide, layers, threads, progress, "sets shared by layers")
         schedules = dict(zip(layers, found, strict=True))
-    results = _in_threads(
+    results = in_threads(
         lambda head: replay_head(trace, head, tasks, schedules[head.layer]),
         heads,
         threads,
@@ -215,17 +215,3 @@ def _kv_heads(trace, layer, kv_heads):
                 expected=f"0 to {available - 1}",
             )
     return range(available) if kv_heads is None else kv_heads
-
-
-def _in_threads(function, items, workers, progress, label):
-    """Map in threads, in order; the compiled kernels release the GIL. Stops at the first error."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        futures = [pool.submit(function, item) for item in items]
-        for done, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            if progress:
-                progress(done, len(items), label)
-        return [future.result() for future in futures]
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
