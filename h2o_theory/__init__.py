@@ -19,6 +19,8 @@ _HOMES = {
     "PlainPolicy": "h2o_theory.engine",
     "Trace": "h2o_theory.trace",
     "TraceSpec": "h2o_theory.trace",
+    "certified_interval": "h2o_theory.engine",
+    "certified_optimum": "h2o_theory.engine",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
     "open_trace": "h2o_theory.trace",

@@ -1,6 +1,18 @@
 """Replay of a trace under policies and budgets, and the measures taken on the way."""
 
+from h2o_theory.engine.certified import (
+    CertifiedOptimum,
+    certified_interval,
+    certified_optimum,
+)
 from h2o_theory.engine.plain import PlainPolicy
 from h2o_theory.engine.replay import COLUMNS, replay
 
-__all__ = ["COLUMNS", "PlainPolicy", "replay"]
+__all__ = [
+    "COLUMNS",
+    "CertifiedOptimum",
+    "PlainPolicy",
+    "certified_interval",
+    "certified_optimum",
+    "replay",
+]
