@@ -1,0 +1,73 @@
+"""Names with parameters, ``"name:parameter=value,parameter=value"``, as objects of a registry."""
+
+import difflib
+import types
+import typing
+from dataclasses import fields
+
+from h2o_theory.errors import BadArgument
+
+__all__ = ["make_named", "split_names"]
+
+
+def make_named(text, classes, unknown):
+    """An instance of one of ``classes``, a dict of names to frozen dataclasses.
+
+    Raises
+    ------
+    unknown
+        That error class, with the nearest names, if there is no such name.
+    BadArgument
+        For an unknown parameter or a value of the wrong type.
+    """
+    name, _, rest = text.strip().partition(":")
+    if name not in classes:
+        near = difflib.get_close_matches(name.lower(), classes, n=3, cutoff=0.5)
+        raise unknown(
+            "there is nothing of that name",
+            got=repr(name),
+            expected=", ".join(classes),
+            hint=f"Did you mean {' or '.join(near)}?" if near else "",
+        )
+    cls = classes[name]
+    kinds = {item.name: item.type for item in fields(cls)}
+    parameters = {}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or key not in kinds:
+            raise BadArgument(
+                "a parameter cannot be read",
+                where=name,
+                got=repr(item),
+                expected=", ".join(f"{key}=..." for key in kinds) or "no parameters",
+            )
+        parameters[key] = _convert(name, key, value, kinds[key])
+    return cls(**parameters)
+
+
+def _convert(name, key, value, kind):
+    if isinstance(kind, types.UnionType):  # an optional parameter, such as int | None
+        (kind,) = (member for member in typing.get_args(kind) if member is not types.NoneType)
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadArgument(
+            "a parameter has the wrong type",
+            where=f"{name}:{key}",
+            got=repr(value),
+            expected=kind.__name__,
+        ) from None
+
+
+def split_names(text):
+    """A comma-separated string as a list; ``parameter=value`` belongs to the name before it.
+
+    ``"h2o:recent=0.25,rows=raw,lru"`` is ``["h2o:recent=0.25,rows=raw", "lru"]``.
+    """
+    texts = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if "=" in part and ":" not in part and texts:
+            texts[-1] += f",{part}"
+        else:
+            texts.append(part)
+    return texts
