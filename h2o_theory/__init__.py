@@ -27,6 +27,7 @@ _HOMES = {
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",
+    "replay_masks": "h2o_theory.masks",
     "save_results": "h2o_theory.report",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",

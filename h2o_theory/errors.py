@@ -18,6 +18,7 @@ __all__ = [
     "RecordingRefused",
     "TextError",
     "TraceNotFound",
+    "UnknownMask",
     "UnknownPolicy",
     "UnsupportedModel",
 ]
@@ -66,6 +67,10 @@ class BadBudget(BadArgument):
 
 class OutOfRange(BadArgument):
     """A layer, kv_head or row does not exist in the trace or model."""
+
+
+class UnknownMask(BadArgument):
+    """There is no mask of that name."""
 
 
 class UnknownPolicy(BadArgument):

@@ -15,7 +15,7 @@ FLOORS = [
     {"attention", "optimum", "submodular"},
     {"policies"},
     {"engine"},
-    {"testing"},
+    {"testing", "masks"},
     {"trace"},
     {"recorder"},
     {"figures"},

@@ -5,6 +5,7 @@ from dataclasses import fields
 import pandas as pd
 
 from h2o_theory.cli.common import print_table
+from h2o_theory.masks import available_masks
 from h2o_theory.policies import available
 
 __all__ = ["add_parser"]
@@ -12,22 +13,41 @@ __all__ = ["add_parser"]
 
 def add_parser(verbs):
     """Add the verb."""
-    parser = verbs.add_parser("ls", help="list policies")
-    parser.add_argument("what", choices=("policies",))
+    parser = verbs.add_parser("ls", help="list policies or masks")
+    parser.add_argument("what", choices=tuple(_LISTS))
     parser.set_defaults(run=run)
 
 
 def run(arguments):
-    """Print the registered policies with their parameters and defaults."""
-    rows = [
+    """Print what is registered, with parameters and defaults."""
+    print_table(pd.DataFrame(_LISTS[arguments.what]()))
+
+
+def _policies():
+    return [
         {
             "policy": name,
             "kind": cls.kind,
             "needs": cls.needs if cls.kind == "online" else "the future",
-            "parameters": " ".join(f"{item.name}={item.default}" for item in fields(cls)),
-            "rule": cls.__doc__.splitlines()[0],
-            "source": cls.source,
+            **_described(cls),
         }
         for name, cls in available().items()
     ]
-    print_table(pd.DataFrame(rows))
+
+
+def _masks():
+    return [
+        {"mask": name, "needs": cls.needs, **_described(cls)}
+        for name, cls in available_masks().items()
+    ]
+
+
+def _described(cls):
+    return {
+        "parameters": " ".join(f"{item.name}={item.default}" for item in fields(cls)),
+        "rule": cls.__doc__.splitlines()[0],
+        "source": cls.source,
+    }
+
+
+_LISTS = {"policies": _policies, "masks": _masks}

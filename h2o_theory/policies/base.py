@@ -146,7 +146,7 @@ def one_of(policy, name, options):
     value = getattr(policy, name)
     if value not in options:
         raise BadArgument(
-            "a policy parameter has an unknown value",
+            "a parameter has an unknown value",
             where=f"{policy.name}:{name}",
             got=repr(value),
             expected=" or ".join(map(str, options)),
@@ -158,7 +158,7 @@ def whole_number(policy, name, least):
     value = getattr(policy, name)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise BadArgument(
-            "a policy parameter is not usable",
+            "a parameter is not usable",
             where=f"{policy.name}:{name}",
             got=repr(value),
             expected=f"a whole number of at least {least}",
@@ -170,7 +170,7 @@ def share(policy, name):
     value = getattr(policy, name)
     if not 0 <= value <= 1:
         raise BadArgument(
-            "a policy parameter is out of range",
+            "a parameter is out of range",
             where=f"{policy.name}:{name}",
             got=value,
             expected="a share from 0 to 1",

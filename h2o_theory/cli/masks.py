@@ -1,0 +1,73 @@
+"""``h2o-theory masks``: sparse attention patterns on a recorded trace, at cache budgets."""
+
+import sys
+
+from h2o_theory.cli.common import integers, print_json, print_table, say, shown_progress
+from h2o_theory.cli.provenance import provenance
+from h2o_theory.masks import available_masks, replay_masks
+from h2o_theory.report import check_destination, save_results
+from h2o_theory.trace import open_trace
+
+__all__ = ["add_parser"]
+
+_KEY = ["budget_tokens", "budget", "mask", "parameters"]
+_MEANS = ["retained_mass", "topk_bound_ratio", "output_error", "kl", "keys_seen_mean", "readmitted"]
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "masks",
+        help="sparse attention patterns, whose keys may return",
+        description="Measure sparse attention patterns at the budgets of the caches. A mask may "
+        "show a key again that it left out, so it needs all keys in memory and is not compared "
+        "with the optimum of a cache, but with the per-row top-k bound.",
+        epilog="example: h2o-theory masks traces/smollm2-135m-512 --mask strided,strided:heavy=0.5",
+    )
+    parser.add_argument("trace", metavar="TRACE")
+    parser.add_argument(
+        "--mask",
+        metavar="M,M,...",
+        default=",".join(available_masks()),
+        help="masks, with parameters as in topk:heavy=0.5 (default: all, bare)",
+    )
+    parser.add_argument(
+        "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
+    )
+    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
+    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
+    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
+    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument("--json", action="store_true", help="every row as JSON on stdout")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Replay, save, print."""
+    if arguments.out:
+        check_destination(arguments.out, arguments.overwrite)
+    trace = open_trace(arguments.trace)
+    with shown_progress() as progress:
+        table = replay_masks(
+            trace,
+            arguments.mask,
+            arguments.budget,
+            prefill=arguments.prefill,
+            layers=integers(arguments.layers, "--layers"),
+            kv_heads=integers(arguments.kv_heads, "--kv-heads"),
+            workers=arguments.workers,
+            progress=progress,
+        )
+    table.attrs["provenance"] = provenance(trace, sys.argv[1:])
+    if arguments.out:
+        save_results(table, arguments.out, overwrite=arguments.overwrite)
+        say(f"results: {arguments.out}")
+    if arguments.json:
+        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+        return
+    means = table.groupby(_KEY, sort=False)[_MEANS].mean().reset_index()
+    means = means.sort_values(["budget_tokens", "retained_mass"], ascending=[True, False])
+    heads = len(table[["layer", "kv_head"]].drop_duplicates())
+    print_table(means.drop(columns="budget_tokens"), f"mean over {heads} kv_heads, {trace.name}")

@@ -1,0 +1,128 @@
+"""What a mask is: a rule that names, for each row, the keys it sees."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from h2o_theory.errors import BadBudget
+from h2o_theory.policies.base import share
+
+__all__ = ["Mask", "View", "keep_largest", "part_of", "require_pages"]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a mask may look at while it decides a block of rows of one kv_head.
+
+    Attributes
+    ----------
+    start : int
+        The first row of the block.
+    budget : int
+        Keys the pattern may show each row, its own included.
+    rows : numpy.ndarray [B, T]
+        Mean attention over the group; zero above the diagonal.
+    queries : numpy.ndarray [G, T, d] or None
+    keys : numpy.ndarray [T, d] or None
+        After rotary embedding; None unless the mask needs them. Those of position j are known
+        from row j on.
+    scaling : float
+        Factor of the logits.
+    """
+
+    start: int
+    budget: int
+    rows: np.ndarray
+    queries: np.ndarray | None = None
+    keys: np.ndarray | None = None
+    scaling: float = 1.0
+
+    @property
+    def tokens(self):
+        """T."""
+        return self.rows.shape[1]
+
+    @property
+    def row(self):
+        """Row numbers t of the block, [B, 1]."""
+        return np.arange(self.start, self.start + len(self.rows))[:, None]
+
+    @property
+    def column(self):
+        """Key positions j, [1, T]."""
+        return np.arange(self.tokens)[None, :]
+
+    @property
+    def own_queries(self):
+        """The queries of the block's rows, [G, B, d]."""
+        return self.queries[:, self.start : self.start + len(self.rows)]
+
+    @property
+    def causal(self):
+        """Which keys exist at each row, bool [B, T]."""
+        return self.column <= self.row
+
+
+@dataclass(frozen=True)
+class Mask:
+    r"""Base of all masks: a frozen dataclass whose fields are the parameters.
+
+    :meth:`pattern` gives for each row t the keys it sees, at most ``view.budget``, its own always
+    among them. With ``heavy`` = a share of the budget, the pattern gets the rest, and the heavy
+    hitters of the rows before t join it: the keys outside the pattern with most
+
+    .. math:: s_{t-1}(j) = \sum_{j \le t' < t} \bar A[t', j],
+
+    the newer among equals.
+
+    Parameters
+    ----------
+    heavy : float
+        Share of the budget for heavy hitters, rounded down; 0 is the bare pattern.
+    """
+
+    name: ClassVar[str] = ""
+    needs: ClassVar[str] = "positions"
+    """``positions``, ``rows`` or ``qk``: what the rule looks at."""
+    source: ClassVar[str] = ""
+
+    heavy: float = 0.0
+
+    def __post_init__(self):
+        share(self, "heavy")
+
+    def pattern(self, view):
+        """The keys that each row of the block sees, bool [B, T]."""
+        raise NotImplementedError
+
+
+def keep_largest(scores, allowed, count):
+    """The ``count`` largest allowed scores of each row, bool [B, T]; the newer among equals.
+
+    Fewer where fewer are allowed. O(B T log T).
+    """
+    kept = np.zeros(scores.shape, dtype=bool)
+    if count > 0:
+        # A stable ascending sort leaves equals in order of position, the newest last.
+        order = np.argsort(np.where(allowed, scores, -np.inf), axis=1, kind="stable")
+        np.put_along_axis(kept, order[:, -count:], True, axis=1)
+    return kept & allowed
+
+
+def part_of(part, budget):
+    """A share of a budget, rounded down exactly: 0.29 of 100 is 29."""
+    return int(Fraction(str(part)) * budget)
+
+
+def require_pages(mask, page, budget):
+    """How many whole pages a budget pays for; raises BadBudget if not one."""
+    if page > budget:
+        raise BadBudget(
+            "the budget is smaller than one page",
+            where=f"{mask.name}:page",
+            got=f"page={page} with {budget} keys for the pattern",
+            expected="page of at most the budget",
+        )
+    return budget // page

@@ -1,0 +1,43 @@
+"""Names to masks."""
+
+from h2o_theory.errors import UnknownMask
+from h2o_theory.masks.base import Mask
+from h2o_theory.masks.double_sparsity import DoubleSparsity
+from h2o_theory.masks.fixed import Fixed
+from h2o_theory.masks.hip import HiP
+from h2o_theory.masks.quest import Quest
+from h2o_theory.masks.strided import Strided
+from h2o_theory.masks.topk import TopK
+from h2o_theory.policies.parse import make_named, split_names
+
+__all__ = ["available_masks", "make_mask", "parse_masks"]
+
+_MASKS = (DoubleSparsity, Fixed, HiP, Quest, Strided, TopK)
+
+
+def available_masks():
+    """All shipped masks, ``{name: class}``, sorted by name."""
+    return {cls.name: cls for cls in sorted(_MASKS, key=lambda cls: cls.name)}
+
+
+def make_mask(text):
+    """A mask from ``"name"`` or ``"name:parameter=value,..."``; raises UnknownMask, BadArgument."""
+    return make_named(text, available_masks(), UnknownMask)
+
+
+def parse_masks(masks):
+    """Masks from a comma-separated string, or a list of strings and :class:`Mask` objects."""
+    if isinstance(masks, str):
+        masks = split_names(masks)
+    elif isinstance(masks, Mask):
+        masks = [masks]
+    made = [make_mask(item) if isinstance(item, str) else item for item in masks]
+    wrong = [item for item in made if not isinstance(item, Mask)]
+    if wrong or not made:
+        raise UnknownMask(
+            "this is not a mask" if wrong else "no mask was given",
+            where="masks",
+            got=repr(wrong[0]) if wrong else "",
+            expected=", ".join(available_masks()),
+        )
+    return made

@@ -1,0 +1,262 @@
+"""Replay of masks: what each pattern retains at a budget, and how much of it comes back."""
+
+import os
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+
+from h2o_theory.attention import renormalise
+from h2o_theory.engine.measure import topk_mass
+from h2o_theory.engine.threads import in_threads
+from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.masks.base import View, keep_largest, part_of
+from h2o_theory.masks.registry import parse_masks
+from h2o_theory.optimum import FRACTION_BITS, to_fixed_point
+from h2o_theory.policies import parse_budgets
+
+__all__ = ["MASK_COLUMNS", "replay_masks", "visible_keys"]
+
+MASK_COLUMNS = (
+    "trace",
+    "trace_id",
+    "model",
+    "tokens",
+    "layer",
+    "kv_head",
+    "mask",
+    "parameters",
+    "budget",
+    "budget_tokens",
+    "prefill",
+    "n_rows",
+    "retained_mass",
+    "topk_mass",
+    "topk_bound_ratio",
+    "output_error",
+    "kl",
+    "keys_seen_mean",
+    "keys_seen_max",
+    "readmitted",
+)
+"""The columns of the table of masks, in order."""
+
+
+def replay_masks(
+    trace,
+    masks,
+    budgets,
+    *,
+    prefill=0,
+    layers=None,
+    kv_heads=None,
+    workers=None,
+    progress=None,
+):
+    """Measure sparse attention patterns on a trace, at budgets that count as those of the caches.
+
+    Row t of each query head is restricted to the keys the mask names and renormalised. No
+    approximation ratio is given: a mask may do better than the best cache, because its keys can
+    return. It is compared with the per-row top-k bound instead.
+
+    Parameters
+    ----------
+    trace : Trace
+    masks : str or list
+        ``"strided,topk:heavy=0.5"``, names, or :class:`~h2o_theory.masks.Mask` objects.
+    budgets : str, int or list
+        Keys a row sees at most, its own included.
+    prefill : int
+        Rows before it see everything and are not scored.
+    layers, kv_heads : list of int, optional
+        All by default.
+    workers : int, optional
+        Threads; the number of cores by default.
+    progress : callable (done, total, label), optional
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per layer, kv_head, mask and budget; columns :data:`MASK_COLUMNS`.
+        ``retained_mass`` and ``topk_mass`` are means per scored row, ``output_error`` (NaN
+        without values) and ``kl`` means over rows and query heads, as :func:`h2o_theory.replay`
+        defines them; ``readmitted`` is the mean number of keys of a row that an earlier scored
+        row left out: 0 for what could be a cache.
+
+    Raises
+    ------
+    UnknownMask, BadBudget, OutOfRange, BadArgument
+        Also for a mask that needs queries and keys on a trace that holds attention alone.
+
+    Notes
+    -----
+    O(T^2 log T) per mask and budget, O(block x T) memory beside 16 T^2 bytes for the bound.
+    """
+    masks, heads, asked = _checked(trace, masks, budgets, prefill, layers, kv_heads, workers)
+    found = in_threads(
+        lambda head: _replay_head(trace, head, masks, asked, prefill),
+        heads,
+        workers or os.cpu_count() or 1,
+        progress,
+        "masks",
+    )
+    table = pd.DataFrame([row for rows in found for row in rows])
+    table["trace"], table["trace_id"] = trace.name, trace.trace_id
+    table["model"] = trace.spec.model.get("id", "unknown")
+    table["tokens"], table["prefill"] = trace.tokens, prefill
+    table["n_rows"] = trace.tokens - prefill
+    return table[list(MASK_COLUMNS)]
+
+
+def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
+    masks = parse_masks(masks)
+    if not 0 <= prefill < trace.tokens:
+        raise OutOfRange(
+            "prefill leaves no row to score",
+            where="prefill",
+            got=prefill,
+            expected=f"0 to {trace.tokens - 1}",
+        )
+    if workers is not None and workers < 1:
+        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
+    if trace.spec.content == "attention":
+        for mask in masks:
+            if mask.needs == "qk":
+                raise BadArgument(
+                    "the mask needs queries and keys, and the trace holds attention alone",
+                    where=mask.name,
+                    got=trace.name,
+                    hint="Record with --what qkv, or choose strided, fixed or topk",
+                )
+    heads = [
+        (layer, kv_head)
+        for layer in (trace.layers if layers is None else layers)
+        for kv_head in (range(trace.layer(layer).kv_heads) if kv_heads is None else kv_heads)
+    ]
+    for layer, kv_head in heads:
+        trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before any work
+    if not heads:
+        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
+    asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
+    return masks, heads, asked
+
+
+def _replay_head(trace, head, masks, asked, prefill):
+    layer, kv_head = head
+    spec, extra = trace.layer(layer), {}
+    if any(mask.needs == "qk" for mask in masks):
+        extra["queries"] = trace.queries(layer, kv_head).astype(np.float64)
+        extra["keys"] = trace.keys(layer, kv_head).astype(np.float64)
+        extra["scaling"] = spec.scaling
+    values = None
+    if trace.has_values(layer):
+        values = trace.values(layer, kv_head).astype(np.float64)
+    runs = [_Run(mask, text, k, prefill) for mask in masks for text, k in asked.items()]
+    mean_rows = np.empty((trace.tokens, trace.tokens))
+    for start, rows in trace.blocks(layer, kv_head):
+        mean = rows.mean(axis=0)
+        mean_rows[start : start + len(mean)] = mean
+        for run in runs:
+            run.add(rows, mean, start, values, extra)
+    fixed = to_fixed_point(mean_rows)
+    topk = topk_mass(fixed, sorted(set(asked.values())), prefill)
+    scored = trace.tokens - prefill
+    return [
+        {"layer": layer, "kv_head": kv_head}
+        | run.result(topk[run.budget] * 2.0**-FRACTION_BITS / scored)
+        for run in runs
+    ]
+
+
+def visible_keys(mask, budget, mean, start, totals, extra):
+    """The keys each row of a block sees, bool [B, T]: the pattern, and its heavy hitters.
+
+    Parameters
+    ----------
+    mask : Mask
+    budget : int
+    mean : array [B, T]
+        Mean rows of the group.
+    start : int
+    totals : array [T]
+        Attention accumulated over the rows before ``start``; brought up to date.
+    extra : dict
+        ``queries``, ``keys`` and ``scaling`` of the :class:`View`, if the mask needs them.
+
+    Raises
+    ------
+    BadBudget
+        The pattern's share of the budget does not hold the row's own key.
+    """
+    heavy = part_of(mask.heavy, budget)
+    if budget - heavy < 1:
+        raise BadBudget("no key is left for the pattern", where=mask.name, got=f"budget {budget}")
+    view = View(start, budget - heavy, mean, **extra)
+    seen = mask.pattern(view)
+    if heavy:
+        before = totals + np.cumsum(mean, axis=0) - mean
+        seen = seen | keep_largest(before, view.causal & ~seen, heavy)
+    totals += mean.sum(axis=0)
+    return seen
+
+
+class _Run:
+    """One mask at one budget: its measures, accumulated over the blocks of a head."""
+
+    def __init__(self, mask, text, budget, prefill):
+        self.mask, self.text, self.budget, self._prefill = mask, text, budget, prefill
+        self._totals = self._left_out = None
+        self._mass, self._count = 0.0, 0
+        self._error = self._errors = self._kl = self._heads = 0.0
+        self._seen, self._most, self._back = 0, 0, 0
+
+    def add(self, rows, mean, start, values, extra):
+        """Measure a block ``rows`` [G, B, T] that begins at row ``start``."""
+        if self._totals is None:
+            self._totals = np.zeros(mean.shape[1])
+            self._left_out = np.zeros(mean.shape[1], dtype=bool)
+        seen = visible_keys(self.mask, self.budget, mean, start, self._totals, extra)
+        skip = min(max(self._prefill - start, 0), len(mean))
+        seen, rows = seen[skip:], rows[:, skip:]
+        if not len(seen):
+            return
+        sizes = seen.sum(axis=1)
+        assert sizes.max() <= self.budget, "a mask exceeded its budget"
+        self._seen += int(sizes.sum())
+        self._most = max(self._most, int(sizes.max()))
+        exists = np.arange(seen.shape[1]) <= np.arange(start + skip, start + len(mean))[:, None]
+        gone = np.logical_or.accumulate(exists & ~seen, axis=0)
+        before = np.vstack([self._left_out[None], gone[:-1] | self._left_out])
+        self._back += int((seen & before).sum())
+        self._left_out |= gone[-1]
+        mass = np.where(seen, rows, 0.0).sum(axis=-1)
+        self._mass += float(mass.mean(axis=0).sum())
+        self._count += len(seen)
+        with np.errstate(divide="ignore"):
+            self._kl -= float(np.log(mass).sum())
+        self._heads += mass.size
+        if values is not None:
+            full = rows @ values
+            distance = np.linalg.norm(renormalise(rows, seen) @ values - full, axis=-1)
+            size = np.linalg.norm(full, axis=-1)
+            self._error += float((distance[size > 0] / size[size > 0]).sum())
+            self._errors += int((size > 0).sum())
+
+    def result(self, topk):
+        """The measures of the head; ``topk`` is the bound, a mean per scored row."""
+        mass = self._mass / self._count
+        shown = {item.name: getattr(self.mask, item.name) for item in fields(self.mask)}
+        return {
+            "mask": self.mask.name,
+            "parameters": " ".join(f"{name}={value}" for name, value in shown.items()),
+            "budget": self.text,
+            "budget_tokens": self.budget,
+            "retained_mass": mass,
+            "topk_mass": topk,
+            "topk_bound_ratio": mass / topk if topk > 0 else np.nan,
+            "output_error": self._error / self._errors if self._errors else np.nan,
+            "kl": max(self._kl, 0.0) / self._heads,
+            "keys_seen_mean": self._seen / self._count,
+            "keys_seen_max": self._most,
+            "readmitted": self._back / self._count,
+        }
