@@ -63,8 +63,7 @@ def own_rows(model, ids):
 
 def traced_rows(trace, layer):
     """Rows [H, T, T] of one layer recomputed from a trace, query heads in order."""
-    spec = trace.layer(layer)
-    return np.concatenate([trace.rows(layer, kv_head) for kv_head in range(spec.kv_heads)])
+    return np.concatenate([trace.rows(layer, kv_head) for kv_head in trace.kv_heads(layer)])
 
 
 def leftovers(folder):

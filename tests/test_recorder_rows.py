@@ -63,7 +63,7 @@ def test_keys_and_values_are_those_of_the_kv_cache_bit_for_bit(tmp_path, family,
         cache = model(ids, use_cache=True).past_key_values
     for layer in trace.layers:
         keys, values = cache.layers[layer].keys[0].float(), cache.layers[layer].values[0].float()
-        for kv_head in range(trace.layer(layer).kv_heads):
+        for kv_head in trace.kv_heads(layer):
             assert np.array_equal(trace.keys(layer, kv_head), keys[kv_head].numpy())
             assert np.array_equal(trace.values(layer, kv_head), values[kv_head].numpy())
 

@@ -9,6 +9,7 @@ import pytest
 import reference
 import safetensors.numpy
 
+from h2o_theory.engine import replay
 from h2o_theory.errors import (
     BadArgument,
     CorruptTrace,
@@ -112,6 +113,59 @@ def test_visible_intervals_and_softcap(tmp_path):
         weights = [np.exp(2 * np.tanh(0.7 * float(q[0, t] @ k[0, j]) / 2)) for j in keys]
         assert np.allclose(rows[t, list(keys)], np.array(weights) / sum(weights), atol=1e-6)
         assert rows[t].sum() == pytest.approx(1) and (rows[t, : max(0, t - 3)] == 0).all()
+
+
+def write_one_layer(path, layer, tensors, tokens, **options):
+    """A trace of one layer in one segment."""
+    with TraceWriter(path) as writer:
+        writer.add_segment(tensors, start=0, stop=tokens, layers=[layer.layer])
+        writer.commit(TraceSpec(tokens, (layer,), **options))
+    return open_trace(path)
+
+
+def test_sinks_take_their_share_of_every_row(tmp_path):
+    rng = np.random.default_rng(4)
+    q, k = rng.normal(size=(4, 12, 4)).astype("f4"), rng.normal(size=(2, 12, 4)).astype("f4")
+    sinks = (0.5, -1.0, 40.0, -900.0)
+    interval = {"0.lo": np.zeros(12, "i4"), "0.hi": np.arange(1, 13, dtype="i4")}
+    layer = LayerSpec(0, 4, 2, 4, 0, 0.5, sinks=sinks)
+    trace = write_one_layer(tmp_path / "s", layer, {"0.q": q, "0.k": k} | interval, 12)
+    for head in range(4):
+        rows = trace.rows(0, head // 2)[head % 2]
+        for t in range(12):
+            logits = [0.5 * float(q[head, t].astype("f8") @ k[head // 2, j]) for j in range(t + 1)]
+            weights = np.exp(np.array([*logits, sinks[head]]) - max(*logits, sinks[head]))
+            assert np.allclose(rows[t, : t + 1], (weights / weights.sum())[:-1], atol=1e-15)
+    assert validate(trace).rows == 4 * 12
+    assert trace.rows(0, 1)[0].sum() < 1e-10 and np.allclose(trace.rows(0, 1)[1].sum(axis=-1), 1)
+
+
+def test_a_subset_of_heads_keeps_the_numbers_of_the_model(tmp_path):
+    rng = np.random.default_rng(5)
+    q, k, v = (rng.normal(size=(n, 9, d)).astype("f4") for n, d in ((4, 4), (2, 4), (2, 6)))
+    tensors = {"0.q": q, "0.k": k, "0.v": v}
+    tensors |= {"0.lo": np.zeros(9, "i4"), "0.hi": np.arange(1, 10, dtype="i4")}
+    layer = LayerSpec(0, 4, 2, 4, 6, 0.5, kv_head_ids=(3, 7))
+    trace = write_one_layer(tmp_path / "h", layer, tensors, 9)
+    assert trace.kv_heads(0) == (3, 7)
+    assert np.array_equal(trace.keys(0, 7), k[1]) and np.array_equal(trace.values(0, 3), v[0])
+    assert np.array_equal(trace.queries(0, 7), q[2:])
+    with pytest.raises(OutOfRange, match="3, 7"):
+        trace.rows(0, 0)
+    table = replay(trace, "h2o,optimum", "3")
+    assert sorted(set(table.kv_head)) == [3, 7]
+    assert set(replay(trace, "h2o", "3", kv_heads=[7]).kv_head) == {7}
+    with pytest.raises(OutOfRange, match="3 or 7"):
+        replay(trace, "h2o", "3", kv_heads=[1])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"q_heads": 5}, {"kv_head_ids": (1, 1)}, {"kv_head_ids": (1,)}, {"sinks": (0.0,)}]
+)
+def test_heads_that_do_not_fit_together_are_refused(wrong):
+    fields = {"layer": 3, "q_heads": 4, "kv_heads": 2, "head_dim": 4, "value_dim": 4}
+    with pytest.raises(BadArgument, match="layer 3"):
+        LayerSpec(scaling=1.0, **fields | wrong)
 
 
 def test_segments_are_ordinary_safetensors(tmp_path):
@@ -297,10 +351,10 @@ FAULTY = {
     "lost tokens": edit_tensors("5.k", lambda k: k[:, :-1].copy()),
     "future visible": edit_tensors("2.hi", lambda hi: hi + 1),
     "unknown schema": lambda p: (p / "spec.json").write_text(
-        (p / "spec.json").read_text().replace('"schema": 1', '"schema": 99')
+        (p / "spec.json").read_text().replace('"schema": 2', '"schema": 99')
     ),
     "unknown key": lambda p: (p / "spec.json").write_text(
-        (p / "spec.json").read_text().replace('"schema": 1', '"schema": 1, "extra": 2')
+        (p / "spec.json").read_text().replace('"schema": 2', '"schema": 2, "extra": 2')
     ),
 }
 

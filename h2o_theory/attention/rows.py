@@ -5,16 +5,16 @@ import numpy as np
 __all__ = ["attention_rows", "renormalise"]
 
 
-def attention_rows(queries, keys, lo, hi, scaling, softcap=None):
+def attention_rows(queries, keys, lo, hi, scaling, softcap=None, sinks=None):
     r"""Softmax attention rows of a group of query heads over the keys each row may see.
 
     .. math::
 
         L[g, i, j] = \mathrm{cap}(\text{scaling} \cdot \langle q_{g,i}, k_j \rangle), \qquad
-        A[g, i, j] = \frac{e^{L[g,i,j]}}{\sum_{lo_i \le m < hi_i} e^{L[g,i,m]}}
+        A[g, i, j] = \frac{e^{L[g,i,j]}}{e^{s_g} + \sum_{lo_i \le m < hi_i} e^{L[g,i,m]}}
 
     for :math:`lo_i \le j < hi_i` and 0 elsewhere, where cap is the identity or
-    :math:`c \tanh(x / c)` when a softcap c is given.
+    :math:`c \tanh(x / c)` when a softcap c is given, and :math:`e^{s_g}` is absent without sinks.
 
     Parameters
     ----------
@@ -28,13 +28,15 @@ def attention_rows(queries, keys, lo, hi, scaling, softcap=None):
         The factor the model passed to its attention (1 for OPT, which scales its queries).
     softcap : float, optional
         The soft limit on logits (Gemma 2).
+    sinks : array [G], optional
+        One logit per query head that belongs to no key (gpt-oss); neither scaled nor capped.
 
     Returns
     -------
     array [G, n, T], float64
-        Each row sums to one. Products and exponentials are taken in float64, so that a row
-        renormalised over a set of tiny mass is still exact: float32 probabilities vanish below
-        1e-38, float64 below 1e-308.
+        Each row sums to one, or with sinks to one less the sink's share. Products and
+        exponentials are taken in float64, so that a row renormalised over a set of tiny mass is
+        still exact: float32 probabilities vanish below 1e-38, float64 below 1e-308.
 
     Notes
     -----
@@ -52,9 +54,13 @@ def attention_rows(queries, keys, lo, hi, scaling, softcap=None):
     column = np.arange(width)
     hidden = (column < lo[:, None]) | (column >= hi[:, None])
     logits[:, hidden] = -np.inf
-    logits -= logits.max(axis=-1, keepdims=True)
+    if sinks is None:
+        sinks = np.full(queries.shape[0], -np.inf)
+    sinks = np.asarray(sinks, dtype=np.float64)[:, None, None]
+    largest = np.maximum(logits.max(axis=-1, keepdims=True), sinks)
+    logits -= largest
     np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-1, keepdims=True)
+    logits /= logits.sum(axis=-1, keepdims=True) + np.exp(sinks - largest)
     rows[:, :, :width] = logits
     return rows
 

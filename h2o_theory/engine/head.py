@@ -46,7 +46,7 @@ def shared_schedules(trace, layer, tasks, prefill, seed):
 
     The policy sees the rows of all the layer's query heads as one group.
     """
-    heads = range(trace.layer(layer).kv_heads)
+    heads = trace.kv_heads(layer)
 
     def blocks():
         for parts in zip(*(trace.blocks(layer, head) for head in heads), strict=True):

@@ -205,13 +205,13 @@ def _compile(policies, progress):
 
 
 def _kv_heads(trace, layer, kv_heads):
-    available = trace.layer(layer).kv_heads
+    available = trace.kv_heads(layer)
     for kv_head in kv_heads or ():
-        if not 0 <= kv_head < available:
+        if kv_head not in available:
             raise OutOfRange(
-                "the layer has no such kv_head",
+                "the trace holds no such kv_head",
                 where=f"{trace.name}, layer {layer}",
                 got=kv_head,
-                expected=f"0 to {available - 1}",
+                expected=" or ".join(map(str, available)),
             )
-    return range(available) if kv_heads is None else kv_heads
+    return available if kv_heads is None else kv_heads

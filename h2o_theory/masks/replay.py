@@ -131,7 +131,7 @@ def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
     heads = [
         (layer, kv_head)
         for layer in (trace.layers if layers is None else layers)
-        for kv_head in (range(trace.layer(layer).kv_heads) if kv_heads is None else kv_heads)
+        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
     ]
     for layer, kv_head in heads:
         trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before any work

@@ -90,6 +90,10 @@ class Trace:
             )
         return self._layers[layer]
 
+    def kv_heads(self, layer):
+        """The recorded kv_heads of a layer by the model's own numbers, ascending."""
+        return tuple(sorted(self.layer(layer).kv_head_ids))
+
     def has_values(self, layer):
         """Whether the layer's values V were recorded, so that output errors can be computed."""
         return "v" in self._store.names(layer)
@@ -104,39 +108,38 @@ class Trace:
         return self._store.verify_all()
 
     def _head(self, layer, kv_head):
+        """The spec of a layer and the places of a kv_head and of its query heads in it."""
         spec = self.layer(layer)
-        if not 0 <= kv_head < spec.kv_heads:
+        if kv_head not in spec.kv_head_ids:
             raise OutOfRange(
-                "the layer has no such kv_head",
+                "the trace holds no such kv_head",
                 where=f"{self.name}, layer {layer}",
                 got=kv_head,
-                expected=f"0 to {spec.kv_heads - 1}",
+                expected=f"one of {_ranges(self.kv_heads(layer))}",
             )
-        return spec
+        place = spec.kv_head_ids.index(kv_head)
+        return spec, slice(place, place + 1), slice(place * spec.group, (place + 1) * spec.group)
 
     def queries(self, layer, kv_head, start=0, stop=None):
         """Queries [G, n, head_dim] of the kv_head's group, after rotary embedding."""
-        spec = self._head(layer, kv_head)
-        heads = slice(kv_head * spec.group, (kv_head + 1) * spec.group)
-        return self._store.read(layer, "q", heads, start, self._stop(stop))
+        _, _, q_heads = self._head(layer, kv_head)
+        return self._store.read(layer, "q", q_heads, start, self._stop(stop))
 
     def keys(self, layer, kv_head, start=0, stop=None):
         """Keys [n, head_dim], after rotary embedding."""
-        self._head(layer, kv_head)
-        heads = slice(kv_head, kv_head + 1)
-        return self._store.read(layer, "k", heads, start, self._stop(stop))[0]
+        _, head, _ = self._head(layer, kv_head)
+        return self._store.read(layer, "k", head, start, self._stop(stop))[0]
 
     def values(self, layer, kv_head, start=0, stop=None):
         """Values [n, value_dim]; raises BadArgument if the trace does not hold them."""
-        self._head(layer, kv_head)
+        _, head, _ = self._head(layer, kv_head)
         if not self.has_values(layer):
             raise BadArgument(
                 "the trace holds no values",
                 where=f"{self.name}, layer {layer}",
                 hint="Record with store='qkv', or pass values= to from_attention",
             )
-        heads = slice(kv_head, kv_head + 1)
-        return self._store.read(layer, "v", heads, start, self._stop(stop))[0]
+        return self._store.read(layer, "v", head, start, self._stop(stop))[0]
 
     def _stop(self, stop):
         return self.tokens if stop is None else stop
@@ -147,7 +150,8 @@ class Trace:
         Returns
         -------
         array [G, stop - start, T], float64
-            ``A[g, t, j]``, zero for keys the row cannot see; each row sums to one.
+            ``A[g, t, j]``, zero for keys the row cannot see; each row sums to one, or, in a layer
+            with attention sinks, to one less the sink's share.
 
         Raises
         ------
@@ -156,7 +160,7 @@ class Trace:
         CorruptTrace
             If a segment's checksum is wrong.
         """
-        spec, stop = self._head(layer, kv_head), self._stop(stop)
+        (spec, _, q_heads), stop = self._head(layer, kv_head), self._stop(stop)
         if not 0 <= start <= stop <= self.tokens:
             raise OutOfRange(
                 "no such rows",
@@ -165,7 +169,7 @@ class Trace:
                 expected=f"within 0 to {self.tokens}",
             )
         if self.spec.content == "attention":
-            return self._packed_rows(spec, kv_head, start, stop)
+            return self._packed_rows(spec, q_heads, start, stop)
         lo = self._store.read(layer, "lo", None, start, stop)
         hi = self._store.read(layer, "hi", None, start, stop)
         return attention_rows(
@@ -175,17 +179,18 @@ class Trace:
             hi,
             spec.scaling,
             spec.softcap,
+            None if spec.sinks is None else spec.sinks[q_heads],
         )
 
-    def _packed_rows(self, spec, kv_head, start, stop):
-        heads = slice(kv_head * spec.group, (kv_head + 1) * spec.group)
-        packed = self._store.read(spec.layer, "p", heads, start, stop)
+    def _packed_rows(self, spec, q_heads, start, stop):
+        packed = self._store.read(spec.layer, "p", q_heads, start, stop)
         rows = np.zeros((spec.group, stop - start, self.tokens))
         offset = packed_range(0, start)[1]
         for t in range(start, stop):
             begin, end = packed_range(t, t + 1)
             rows[:, t - start, : t + 1] = packed[:, begin - offset : end - offset]
-        rows /= rows.sum(axis=-1, keepdims=True)
+        if spec.sinks is None:
+            rows /= rows.sum(axis=-1, keepdims=True)
         return rows
 
     def blocks(self, layer, kv_head, block_rows=BLOCK_ROWS):

@@ -3,11 +3,11 @@
 import json
 from dataclasses import asdict, dataclass, field, fields
 
-from h2o_theory.errors import CorruptTrace
+from h2o_theory.errors import BadArgument, CorruptTrace
 
 __all__ = ["SCHEMA", "LayerSpec", "TraceSpec"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class LayerSpec:
     layer : int
         The model's own layer number.
     q_heads, kv_heads : int
-        Query heads and key/value heads; ``q_heads`` is a multiple of ``kv_heads``.
+        Recorded query heads and kv_heads; ``q_heads`` is a multiple of ``kv_heads``.
     head_dim, value_dim : int
         Width of a key and of a value; 0 where the trace does not hold them.
     scaling : float
@@ -28,6 +28,12 @@ class LayerSpec:
         Soft limit on the logits.
     sliding_window : int or None
         The window the model declared; the visible intervals ``lo, hi`` are what counts.
+    sinks : tuple of float or None
+        Attention sinks as gpt-oss has them: one logit per recorded query head that joins the
+        softmax's denominator and no key, so that a row sums to less than one by the sink's
+        share. None without sinks; empty for stored rows whose sink logits are unknown.
+    kv_head_ids : tuple of int
+        The model's own numbers of the recorded kv_heads; 0 .. kv_heads-1 if not given.
     """
 
     layer: int
@@ -38,6 +44,23 @@ class LayerSpec:
     scaling: float
     softcap: float | None = None
     sliding_window: int | None = None
+    sinks: tuple | None = None
+    kv_head_ids: tuple | None = None
+
+    def __post_init__(self):
+        ids = range(self.kv_heads) if self.kv_head_ids is None else self.kv_head_ids
+        object.__setattr__(self, "kv_head_ids", tuple(ids))
+        if self.sinks is not None:
+            object.__setattr__(self, "sinks", tuple(self.sinks))
+        if self.kv_heads < 1 or self.q_heads % self.kv_heads:
+            self._refuse("query heads do not divide into kv_heads", self.q_heads, self.kv_heads)
+        if len(set(self.kv_head_ids)) != self.kv_heads:
+            self._refuse("kv_heads are misnumbered", self.kv_head_ids, f"{self.kv_heads} numbers")
+        if self.sinks and len(self.sinks) != self.q_heads:
+            self._refuse("not one sink per query head", len(self.sinks), self.q_heads)
+
+    def _refuse(self, what, got, expected):
+        raise BadArgument(what, where=f"layer {self.layer}", got=got, expected=expected)
 
     @property
     def group(self):
@@ -51,8 +74,8 @@ class TraceSpec:
 
     Attributes
     ----------
-    tokens : int
-        Length T of the recorded sequence.
+    tokens : int or None
+        Length T of the recorded sequence; None while it is not known yet.
     layers : tuple of LayerSpec
     content : {"qkv", "attention"}
         Queries, keys and values, or packed attention rows.
@@ -65,9 +88,14 @@ class TraceSpec:
         Present only if asked for when recording.
     prompt_length : int
         Tokens that were given rather than generated; T for a recorded text.
+    generation : dict
+        How the tokens after the prompt were chosen: ``method`` (greedy or sampled), ``seed``,
+        ``temperature``, ``top_k``, ``top_p`` where they apply; empty if none was generated.
+    status : {"complete", "recording"}
+        ``recording`` until the last segment is on disk; only a complete trace can be opened.
     """
 
-    tokens: int
+    tokens: int | None
     layers: tuple
     content: str = "qkv"
     dtype: str = "float32"
@@ -76,7 +104,9 @@ class TraceSpec:
     token_strings: tuple | None = None
     text: dict = field(default_factory=dict)
     prompt_length: int | None = None
+    generation: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
+    status: str = "complete"
     schema: int = SCHEMA
 
     def as_dict(self):
