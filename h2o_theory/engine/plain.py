@@ -36,8 +36,8 @@ class PlainPolicy:
     kind : {"online", "clairvoyant"}
         A clairvoyant policy is given ``self.future = mean_rows`` [T, T] before it starts.
     needs : str
-        Any of ``rows queries keys values``. Before each step the engine sets ``self.queries``
-        [G, t + 1, d], ``self.keys`` [t + 1, d] and ``self.values`` [t + 1, dv] as far as they are
+        Any of ``rows queries unrotated keys values``. Before each step the engine sets
+        ``self.queries`` [G, t + 1, d], ``self.keys`` [t + 1, d] and so on, as far as they are
         named here: the tensors of the tokens that have arrived, evicted ones included.
     rows : {"renormalised", "raw"}
     group : {"mean", "sum", "max", "first"}
@@ -118,6 +118,5 @@ class PlainRun:
                 visible = np.delete(visible, slot)
 
     def _show_tensors(self, t):
-        arrived = self._tensors.upto(t + 1)
         for kind in set(self.policy.needs.split()) & set(TENSORS):
-            setattr(self.policy, kind, getattr(arrived, kind))
+            setattr(self.policy, kind, self._tensors.upto(kind, t + 1))

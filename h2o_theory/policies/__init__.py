@@ -3,7 +3,7 @@
 from h2o_theory.policies.base import Context, Parts, Policy
 from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
 from h2o_theory.policies.registry import available, make_policy, parse_policies, register
-from h2o_theory.policies.tensors import TENSORS, Rotary, Tensors
+from h2o_theory.policies.tensors import TENSORS, Tensors
 
 __all__ = [
     "TENSORS",
@@ -11,7 +11,6 @@ __all__ = [
     "Context",
     "Parts",
     "Policy",
-    "Rotary",
     "Tensors",
     "available",
     "make_policy",

@@ -102,7 +102,7 @@ class Policy:
     kind: ClassVar[str] = "online"
     """``online`` sees up to step t, ``clairvoyant`` the whole trace, ``reference`` is no cache."""
     needs: ClassVar[str] = "rows"
-    """What the rule looks at: ``positions``, or any of ``rows queries keys values``."""
+    """What the rule looks at: ``positions``, or any of ``rows queries unrotated keys values``."""
     source: ClassVar[str] = ""
     observe: ClassVar = observe_nothing
     rate: ClassVar = rate_nothing
@@ -129,7 +129,7 @@ class Policy:
         return np.zeros(0)
 
     def sizes(self, context):
-        """Lengths of ``per_slot`` (for each entry, beside features) and ``memory`` (for the head)."""
+        """Lengths of ``per_slot`` (of each entry, beside features) and ``memory`` (of the head)."""
         return 0, 0
 
     def features(self, tensors, context):
