@@ -173,9 +173,12 @@ def test_softcap_and_sliding_window_are_captured(tmp_path, monkeypatch):
 
 def test_the_spec_says_what_was_recorded(tmp_path):
     model, ids = tiny_model("llama"), tokens(20)
-    with torch.no_grad(), record(
-        model, tmp_path / "t", provenance={"id": "tiny"}, text={"name": "random"}
-    ) as recording:
+    with (
+        torch.no_grad(),
+        record(
+            model, tmp_path / "t", provenance={"id": "tiny"}, text={"name": "random"}
+        ) as recording,
+    ):
         model(ids)
     spec, report = open_trace(recording.path).spec, recording.report
     assert spec.model == {

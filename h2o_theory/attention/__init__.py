@@ -1,5 +1,6 @@
 """Attention rows: the pure mathematics that every other room builds on (numpy only)."""
 
+from h2o_theory.attention.rotary import rotate
 from h2o_theory.attention.rows import attention_rows, renormalise
 from h2o_theory.attention.sparsity import SPARSITY_THRESHOLD, SparsityCount, count_sparse
 
@@ -9,4 +10,5 @@ __all__ = [
     "attention_rows",
     "count_sparse",
     "renormalise",
+    "rotate",
 ]

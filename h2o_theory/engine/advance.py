@@ -1,21 +1,20 @@
 """The compiled replay loop: insertion, visibility, causality and budget live here, not in policies.
 
 The loop is written once, as a plain function over the names ``observe`` and ``rate``. For each
-policy class it is compiled with that policy's two functions bound to those names, so that they
+pair of functions that a policy uses it is compiled with them bound to those names, so that they
 inline: a call through a pointer would cost more than the arithmetic it wraps.
 """
 
 import functools
 import hashlib
 import inspect
+import linecache
 import types
-from pathlib import Path
 
 import numpy as np
 from numba import float64, int64, njit, void
 
-import h2o_theory.engine
-import h2o_theory.policies
+from h2o_theory.policies import base
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 from h2o_theory.policies.choose import lowest
 
@@ -72,8 +71,29 @@ def move(source, target, position, score, per_slot):
             per_slot[target, i] = per_slot[source, i]
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def welcome(t, slot, features, position, score, per_slot):
+    """Make slot ``slot`` the newcomer t: score 0, its features, then zeros."""
+    position[slot] = t
+    score[slot] = 0.0
+    for i in range(per_slot.shape[1]):
+        per_slot[slot, i] = features[t, i] if i < features.shape[1] else 0.0
+
+
 def advance(
-    rows, start, limits, position, score, per_slot, memory, table, settings, row, spare, out
+    rows,
+    start,
+    limits,
+    features,
+    position,
+    score,
+    per_slot,
+    memory,
+    table,
+    settings,
+    row,
+    spare,
+    out,
 ):
     """Replay rows ``start .. start + B``; the state arrays carry over from block to block.
 
@@ -95,10 +115,7 @@ def advance(
         if n >= window > 0:
             slot = t % window
             move(slot, n, position, score, per_slot)
-        position[slot] = t
-        score[slot] = 0.0
-        for i in range(per_slot.shape[1]):
-            per_slot[slot, i] = 0.0
+        welcome(t, slot, features, position, score, per_slot)
         n += 1
         if limits[5]:
             visible_row(rows, b, position, n, limits[6], limits[7], row, spare)
@@ -116,6 +133,7 @@ _SIGNATURE = void(
     float64[:, :, ::1],
     int64,
     int64[::1],
+    float64[:, ::1],
     int64[::1],
     float64[::1],
     float64[:, ::1],
@@ -130,29 +148,40 @@ _SIGNATURE = void(
 
 def compiled_advance(policy_class):
     """:func:`advance` compiled for a policy class."""
-    return compiled_loop(advance, _SIGNATURE, policy_class)
+    return compiled_loop(advance, _SIGNATURE, policy_class.observe, policy_class.rate)
 
 
 @functools.cache
-def compiled_loop(loop, signature, policy_class):
+def compiled_loop(loop, signature, observe, rate):
     """A loop with a policy's functions bound in: about a second the first time, then cached.
 
     numba's cache notices changes of the loop's own file only; the qualified name therefore
     carries a digest of every source the loop is built from, so that a stale kernel is never
     loaded.
     """
-    functions = {"observe": policy_class.observe, "rate": policy_class.rate}
+    functions = {"observe": observe, "rate": rate}
     bound = types.FunctionType(loop.__code__, {**loop.__globals__, **functions}, loop.__name__)
     bound.__module__ = loop.__module__
-    name = f"{loop.__name__}_{policy_class.__name__}_{source_digest(policy_class)}"
-    bound.__qualname__ = name
+    digest = source_digest(loop, observe, rate)
+    bound.__qualname__ = f"{loop.__name__}_{observe.__name__}_{rate.__name__}_{digest}"
     return njit(signature, cache=True, nogil=True, error_model="numpy")(bound)
 
 
-def source_digest(policy_class):
-    """Twelve hex digits that change with any source a compiled loop is built from."""
-    digest = hashlib.sha256(Path(inspect.getfile(policy_class)).read_bytes())
-    for package in (h2o_theory.engine, h2o_theory.policies):
-        for path in sorted(Path(package.__file__).parent.glob("*.py")):
-            digest.update(path.read_bytes())
+def source_digest(*functions):
+    """Twelve hex digits that change with the file of any function and of all that it calls."""
+    found, waiting = set(), [getattr(function, "py_func", function) for function in functions]
+    while waiting:
+        function = waiting.pop()
+        found.add(function)
+        for name in function.__code__.co_names:
+            called = getattr(function.__globals__.get(name), "py_func", None)
+            if called is not None and called not in found:
+                waiting.append(called)
+    digest = hashlib.sha256(repr(sorted(map(_place, found))).encode())
+    for path in sorted({base.__file__, *map(inspect.getfile, found)}):
+        digest.update("".join(linecache.getlines(path)).encode())  # also finds a notebook's cells
     return digest.hexdigest()[:12]
+
+
+def _place(function):
+    return function.__qualname__, function.__code__.co_firstlineno

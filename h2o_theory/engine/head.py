@@ -9,6 +9,7 @@ from h2o_theory.attention import SparsityCount, count_sparse
 from h2o_theory.engine.measure import Measure, count_accesses, topk_mass
 from h2o_theory.engine.run import audit, make_run
 from h2o_theory.engine.stack import StackRun
+from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.optimum import FRACTION_BITS, optimum_curve, to_fixed_point
 from h2o_theory.policies import Context
 
@@ -16,6 +17,9 @@ __all__ = ["Head", "Task", "replay_head", "shared_schedules"]
 
 _CACHED_BYTES = 64 * 2**20
 """Rows of a head up to this size are kept between the two passes instead of made again."""
+
+_SHARED_BYTES = 64 * 2**20
+"""Rows of all heads that share a set, per block."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +45,24 @@ class Head:
         return Context(budget, tokens, self.prefill, self.layer, self.kv_head, self.seed)
 
 
-def shared_schedules(trace, layer, tasks, prefill, seed):
-    """Schedules of the policies whose retained set serves all heads of a layer, one per task.
+def shared_schedules(trace, layers, tasks, prefill, seed):
+    """Schedules of the policies whose retained set serves all heads of some layers, one per task.
 
-    The policy sees the rows of all the layer's query heads as one group.
+    The policy sees the rows of all the layers' query heads as one group, in blocks of
+    :data:`_SHARED_BYTES`; its random stream is that of the first head.
     """
-    heads = trace.kv_heads(layer)
+    heads = [(layer, head) for layer in layers for head in trace.kv_heads(layer)]
+    group = sum(trace.layer(layer).q_heads for layer in layers)
+    block_rows = min(max(_SHARED_BYTES // (8 * group * trace.tokens), 1), 256)
 
     def blocks():
-        for parts in zip(*(trace.blocks(layer, head) for head in heads), strict=True):
+        for parts in zip(*(trace.blocks(*head, block_rows) for head in heads), strict=True):
             yield parts[0][0], np.concatenate([rows for _, rows in parts])
 
     mean_rows = None
     if any(task.policy.kind == "clairvoyant" for task in tasks):
         mean_rows = np.concatenate([rows.mean(axis=0) for _, rows in blocks()])
-    head = Head(layer, 0, prefill, seed)
+    head = Head(layers[0], 0, prefill, seed)
     runs = [
         make_run(task.policy, head.context(task.budget, trace.tokens), mean_rows) for task in tasks
     ]
@@ -82,7 +89,8 @@ def replay_head(trace, head, tasks, shared):
     budgets = sorted({task.budget for task in tasks})
     bounds = _Bounds(fixed, budgets, head.prefill)
 
-    runs, schedules = _plan(tasks, head, trace.tokens, mean_rows, bounds, shared)
+    tensors = head_tensors(trace, head.layer, head.kv_head, [task.policy for task in tasks])
+    runs, schedules = _plan(tasks, head, trace.tokens, mean_rows, tensors, bounds, shared)
     values = np.zeros((trace.tokens, 0))
     if trace.has_values(head.layer):
         values = trace.values(head.layer, head.kv_head).astype(np.float64, order="C")
@@ -107,7 +115,7 @@ def replay_head(trace, head, tasks, shared):
     ]
 
 
-def _plan(tasks, head, tokens, mean_rows, bounds, shared):
+def _plan(tasks, head, tokens, mean_rows, tensors, bounds, shared):
     """The runs to advance, each with the indices of the tasks it serves, and all schedules.
 
     Schedules that are known beforehand (shared by the layer, the full cache, the optimum) need
@@ -125,12 +133,12 @@ def _plan(tasks, head, tokens, mean_rows, bounds, shared):
             parts = task.policy.parts(task.budget)
             stacks.setdefault((task.policy, parts.n_sink, parts.n_recent), []).append(index)
         else:
-            run = make_run(task.policy, head.context(task.budget, tokens), mean_rows)
+            run = make_run(task.policy, head.context(task.budget, tokens), mean_rows, tensors)
             schedules[index] = run.evicted_at
             runs.append((run, [index]))
     for (policy, _, _), members in stacks.items():
         contexts = [head.context(tasks[index].budget, tokens) for index in members]
-        run = StackRun(policy, contexts, mean_rows)
+        run = StackRun(policy, contexts, mean_rows, tensors)
         runs.append((run, members))
         for index, schedule in zip(members, run.schedules, strict=True):
             schedules[index] = schedule

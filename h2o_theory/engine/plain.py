@@ -7,6 +7,7 @@ import numpy as np
 from h2o_theory.attention import renormalise
 from h2o_theory.policies.base import Parts
 from h2o_theory.policies.choose import lowest
+from h2o_theory.policies.tensors import TENSORS
 
 __all__ = ["PlainPolicy", "PlainRun"]
 
@@ -34,6 +35,10 @@ class PlainPolicy:
     name : str
     kind : {"online", "clairvoyant"}
         A clairvoyant policy is given ``self.future = mean_rows`` [T, T] before it starts.
+    needs : str
+        Any of ``rows queries unrotated keys values``. Before each step the engine sets
+        ``self.queries`` [G, t + 1, d], ``self.keys`` [t + 1, d] and so on, as far as they are
+        named here: the tensors of the tokens that have arrived, evicted ones included.
     rows : {"renormalised", "raw"}
     group : {"mean", "sum", "max", "first"}
     scope : {"kv_head", "layer"}
@@ -41,6 +46,7 @@ class PlainPolicy:
 
     name = "plain"
     kind = "online"
+    needs = "rows"
     rows = "renormalised"
     group = "mean"
     scope = "kv_head"
@@ -80,12 +86,13 @@ _REDUCE = {
 class PlainRun:
     """One replay of a plain policy on one head, fed block by block."""
 
-    def __init__(self, policy, context, mean_rows):
+    def __init__(self, policy, context, mean_rows, tensors):
+        tensors.require(policy)
         # A copy, because heads run in threads and each needs a state of its own.
         policy = copy.deepcopy(policy)
         self.policy, self.context = policy, context
         self.evicted_at = np.full(context.tokens, context.tokens, dtype=np.int64)
-        self._parts = policy.parts(context.budget)
+        self._parts, self._tensors = policy.parts(context.budget), tensors
         if policy.kind == "clairvoyant":
             policy.future = mean_rows
         policy.start(context)
@@ -101,6 +108,7 @@ class PlainRun:
             if self.policy.rows == "renormalised":
                 block = renormalise(block, seen)
             row = _REDUCE[self.policy.group](block)[visible]
+            self._show_tensors(t)
             self.policy.observe(t, visible, row)
             while len(visible) >= context.budget and t >= context.prefill - 1:
                 ratings = np.asarray(self.policy.rate(t, visible), dtype=np.float64)
@@ -108,3 +116,7 @@ class PlainRun:
                 slot = lowest(ratings, visible, parts.n_sink, last)
                 self.evicted_at[visible[slot]] = t
                 visible = np.delete(visible, slot)
+
+    def _show_tensors(self, t):
+        for kind in set(self.policy.needs.split()) & set(TENSORS):
+            setattr(self.policy, kind, self._tensors.upto(kind, t + 1))

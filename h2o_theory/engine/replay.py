@@ -1,5 +1,6 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
+import functools
 import os
 
 import pandas as pd
@@ -7,6 +8,7 @@ import pandas as pd
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.head import Head, Task, replay_head, shared_schedules
 from h2o_theory.engine.stack import compiled_stack_pass
+from h2o_theory.engine.tensors import check_tensors
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.policies import Policy, parse_budgets, parse_policies
@@ -129,19 +131,11 @@ def replay(
     ]
     if not heads:
         raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
-    shared = [i for i, task in enumerate(tasks) if task.policy.scope == "layer"]
-
+    check_tensors(trace, layers, policies)
     _compile(policies, progress)
 
-    def decide(layer):
-        chosen = [tasks[i] for i in shared]
-        return dict(zip(shared, shared_schedules(trace, layer, chosen, prefill, seed), strict=True))
-
     threads = workers or os.cpu_count() or 1
-    schedules = dict.fromkeys(layers, {})
-    if shared:
-        found = in_threads(decide, layers, threads, progress, "sets shared by layers")
-        schedules = dict(zip(layers, found, strict=True))
+    schedules = _shared(trace, layers, tasks, prefill, seed, threads, progress)
     results = in_threads(
         lambda head: replay_head(trace, head, tasks, schedules[head.layer]),
         heads,
@@ -155,6 +149,26 @@ def replay(
     table["tokens"] = trace.tokens
     table["group"] = table["layer"].map({layer: trace.layer(layer).group for layer in layers})
     return table[list(COLUMNS)]
+
+
+def _shared(trace, layers, tasks, prefill, seed, threads, progress):
+    """Schedules of the sets that heads share, ``{layer: {index of task: schedule}}``.
+
+    A set of the whole model is decided by all recorded layers, whichever were chosen.
+    """
+    schedules = {layer: {} for layer in layers}
+    for scope, groups in (("layer", [[layer] for layer in layers]), ("model", [trace.layers])):
+        chosen = [i for i, task in enumerate(tasks) if task.policy.scope == scope]
+        if not chosen:
+            continue
+        decide = functools.partial(
+            shared_schedules, trace, tasks=[tasks[i] for i in chosen], prefill=prefill, seed=seed
+        )
+        found = in_threads(decide, groups, threads, progress, f"sets shared by the {scope}")
+        for group, decided in zip(groups, found, strict=True):
+            for layer in set(group) & set(layers):
+                schedules[layer].update(zip(chosen, decided, strict=True))
+    return schedules
 
 
 def _checked_policies(policies):

@@ -4,16 +4,16 @@ import numpy as np
 
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.plain import PlainRun
-from h2o_theory.policies import Policy
+from h2o_theory.policies import TENSORS, Policy, Tensors
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 
-__all__ = ["CompiledRun", "audit", "future_table", "make_run", "row_kind"]
+__all__ = ["CompiledRun", "audit", "features_of", "future_table", "make_run", "row_kind"]
 
 
 class CompiledRun:
     """State of a compiled policy; see :mod:`h2o_theory.engine.advance` for the arrays."""
 
-    def __init__(self, policy, context, mean_rows):
+    def __init__(self, policy, context, mean_rows, tensors):
         tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
         parts = policy.parts(context.budget)
         per_slot, memory = policy.sizes(context)
@@ -31,7 +31,8 @@ class CompiledRun:
         )
         self._position = np.zeros(slots, dtype=np.int64)
         self._score = np.zeros(slots)
-        self._per_slot = np.zeros((slots, per_slot))
+        self._features = features_of(policy, context, tensors)
+        self._per_slot = np.zeros((slots, self._features.shape[1] + per_slot))
         self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(slots), np.zeros(slots)
         self._settings = policy.settings(context)
@@ -44,6 +45,7 @@ class CompiledRun:
             rows,
             start,
             self._limits,
+            self._features,
             self._position,
             self._score,
             self._per_slot,
@@ -59,7 +61,7 @@ class CompiledRun:
 def row_kind(policy):
     """What the loop forms for ``observe``: (needs rows, raw, index of the group reduction)."""
     return (
-        policy.needs == "rows" and policy.kind == "online",
+        "rows" in policy.needs.split() and policy.kind == "online",
         getattr(policy, "rows", "renormalised") == "raw",
         GROUP_REDUCTIONS.index(getattr(policy, "group", "mean")),
     )
@@ -72,10 +74,28 @@ def future_table(policy, mean_rows):
     return np.ascontiguousarray(policy.table(mean_rows), dtype=np.float64)
 
 
-def make_run(policy, context, mean_rows=None):
-    """The run of a shipped or plain policy; ``mean_rows`` [T, T] only for clairvoyant ones."""
+def features_of(policy, context, tensors):
+    """The policy's features, float64 [T, m], m = 0 if it looks at no tensors."""
+    if not set(policy.needs.split()) & set(TENSORS):
+        return np.zeros((context.tokens, 0))
+    tensors.require(policy)
+    return np.ascontiguousarray(policy.features(tensors, context), dtype=np.float64)
+
+
+def make_run(policy, context, mean_rows=None, tensors=None):
+    """The run of a shipped or plain policy.
+
+    Parameters
+    ----------
+    policy : Policy or PlainPolicy
+    context : Context
+    mean_rows : array [T, T], optional
+        For clairvoyant policies.
+    tensors : Tensors, optional
+        For policies that need queries, keys or values; raises BadArgument if one is missing.
+    """
     kind = CompiledRun if isinstance(policy, Policy) else PlainRun
-    return kind(policy, context, mean_rows)
+    return kind(policy, context, mean_rows, tensors or Tensors())
 
 
 def audit(evicted_at, context):

@@ -10,8 +10,9 @@ candidates evicts. One walk of O(m) serves every budget.
 import numpy as np
 from numba import float64, int64, void
 
-from h2o_theory.engine.advance import compiled_loop, visible_row
-from h2o_theory.engine.run import future_table, row_kind
+from h2o_theory.engine.advance import compiled_loop, visible_row, welcome
+from h2o_theory.engine.run import features_of, future_table, row_kind
+from h2o_theory.policies import Tensors
 
 __all__ = ["StackRun", "compiled_stack_pass"]
 
@@ -20,6 +21,7 @@ def stack_pass(
     rows,
     start,
     limits,
+    features,
     levels,
     stack,
     position,
@@ -42,7 +44,7 @@ def stack_pass(
     for b in range(rows.shape[1]):
         t = start + b
         n = t + 1
-        position[t] = t
+        welcome(t, t, features, position, score, per_slot)
         if limits[4]:
             visible_row(rows, b, position, n, limits[5], limits[6], row, spare)
         observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
@@ -77,6 +79,7 @@ _SIGNATURE = void(
     float64[:, :, ::1],
     int64,
     int64[::1],
+    float64[:, ::1],
     int64[::1],
     int64[::1],
     int64[::1],
@@ -93,7 +96,7 @@ _SIGNATURE = void(
 
 def compiled_stack_pass(policy_class):
     """:func:`stack_pass` compiled for a policy class."""
-    return compiled_loop(stack_pass, _SIGNATURE, policy_class)
+    return compiled_loop(stack_pass, _SIGNATURE, policy_class.observe, policy_class.rate)
 
 
 class StackRun:
@@ -102,7 +105,7 @@ class StackRun:
     ``schedules[i]`` is the schedule at ``contexts[i].budget``. O(T^2) for all budgets together.
     """
 
-    def __init__(self, policy, contexts, mean_rows):
+    def __init__(self, policy, contexts, mean_rows, tensors=None):
         tokens, context = contexts[0].tokens, contexts[0]
         parts = policy.parts(context.budget)
         window = max(parts.n_recent - 1, 0)
@@ -117,7 +120,9 @@ class StackRun:
         self._stack = np.zeros(tokens + 1, dtype=np.int64)
         self._position = np.zeros(tokens, dtype=np.int64)
         self._score = np.zeros(tokens)
-        self._per_slot, self._memory = np.zeros((tokens, per_slot)), np.zeros(memory)
+        self._features = features_of(policy, context, tensors or Tensors())
+        self._per_slot = np.zeros((tokens, self._features.shape[1] + per_slot))
+        self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(tokens), np.zeros(tokens)
         self._settings, self._table = policy.settings(context), future_table(policy, mean_rows)
         self._out = np.full((len(contexts), tokens), tokens, dtype=np.int64)
@@ -129,6 +134,7 @@ class StackRun:
             rows,
             start,
             self._limits,
+            self._features,
             self._levels,
             self._stack,
             self._position,

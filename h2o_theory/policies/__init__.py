@@ -3,12 +3,15 @@
 from h2o_theory.policies.base import Context, Parts, Policy
 from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
 from h2o_theory.policies.registry import available, make_policy, parse_policies, register
+from h2o_theory.policies.tensors import TENSORS, Tensors
 
 __all__ = [
+    "TENSORS",
     "Budget",
     "Context",
     "Parts",
     "Policy",
+    "Tensors",
     "available",
     "make_policy",
     "parse_budget",

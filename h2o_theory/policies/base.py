@@ -89,7 +89,8 @@ class Policy:
 
     ``observe(t, n, position, row, score, per_slot, memory, settings)``
         Row t restricted to S_t is ``row[:n]``, reduced over the group; update ``score[:n]``,
-        ``per_slot[:n]`` (kept with the entry) and ``memory`` (kept for the head).
+        ``per_slot[:n]`` (kept with the entry: its :meth:`features`, then zeros at first) and
+        ``memory`` (kept for the head).
     ``rate(t, b, n, position, score, per_slot, memory, table, settings)``
         Bring ``score[:n]`` up to date for the choice of a victim. ``table[b]`` is row t of
         :meth:`table`; it is empty for online policies.
@@ -99,9 +100,9 @@ class Policy:
 
     name: ClassVar[str] = ""
     kind: ClassVar[str] = "online"
-    """``online`` sees rows up to t, ``clairvoyant`` the whole trace, ``reference`` is no cache."""
+    """``online`` sees up to step t, ``clairvoyant`` the whole trace, ``reference`` is no cache."""
     needs: ClassVar[str] = "rows"
-    """``positions`` or ``rows``: what the rule looks at."""
+    """What the rule looks at: ``positions``, or any of ``rows queries unrotated keys values``."""
     source: ClassVar[str] = ""
     observe: ClassVar = observe_nothing
     rate: ClassVar = rate_nothing
@@ -112,7 +113,10 @@ class Policy:
 
     @property
     def scope(self):
-        """``kv_head``, or ``layer`` if one retained set serves all heads of a layer."""
+        """Who shares a retained set: ``kv_head`` (nobody), all heads of a ``layer``, or ``model``.
+
+        A policy of a wider scope sees the rows of all those heads as one group.
+        """
         return "kv_head"
 
     @property
@@ -125,8 +129,22 @@ class Policy:
         return np.zeros(0)
 
     def sizes(self, context):
-        """Lengths of ``per_slot`` (for each entry) and ``memory`` (for the head)."""
+        """Lengths of ``per_slot`` (of each entry, beside features) and ``memory`` (of the head)."""
         return 0, 0
+
+    def features(self, tensors, context):
+        """What the rule needs to know of queries, keys and values: float64 [T, m].
+
+        The engine copies row t to the first m places of the newcomer's ``per_slot`` when token t
+        arrives. An online policy computes row t from tokens up to t alone.
+
+        Parameters
+        ----------
+        tensors : Tensors
+            Of which the parts named by ``needs`` are there.
+        context : Context
+        """
+        return np.zeros((context.tokens, 0))
 
     def table(self, mean_rows):
         """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""

@@ -19,6 +19,7 @@ from h2o_theory.trace import LayerSpec
 
 __all__ = ["Session", "Settings"]
 
+
 @dataclass(frozen=True)
 class Settings:
     """What to store and how strictly to check it.

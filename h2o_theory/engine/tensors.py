@@ -1,0 +1,85 @@
+"""Queries, keys and values of a trace, handed to the policies that look at them."""
+
+import numpy as np
+
+from h2o_theory.attention import rotate
+from h2o_theory.errors import BadArgument
+from h2o_theory.policies import TENSORS, Tensors
+
+__all__ = ["check_tensors", "head_tensors", "rotary_of"]
+
+
+def check_tensors(trace, layers, policies):
+    """Refuse, before any work, a policy that looks at what the trace does not hold.
+
+    Raises
+    ------
+    BadArgument
+        If queries, keys, values or the rotary embedding are missing.
+    """
+    for policy in policies:
+        needed = _needed([policy])
+        if needed and policy.scope != "kv_head":
+            raise BadArgument(
+                "a policy whose set serves several kv_heads can look at rows only",
+                where=policy.name,
+                got=f"needs {policy.needs}, scope {policy.scope}",
+            )
+        for layer in layers if needed else ():
+            missing = [kind for kind in needed if not _holds(trace, layer, kind)]
+            if missing:
+                raise BadArgument(
+                    f"the policy needs {' and '.join(missing)}, which the trace does not hold",
+                    where=f"{policy.name} on {trace.name}, layer {layer}",
+                    hint="Record the model's queries, keys and values (store='qkv')",
+                )
+            if "unrotated" in needed:
+                rotary_of(trace, layer)
+
+
+def head_tensors(trace, layer, kv_head, policies):
+    """The :class:`Tensors` of a kv_head that any of ``policies`` needs, float64; the rest None."""
+    needed, arrays = _needed(policies), {}
+    for kind in {"queries" if kind == "unrotated" else kind for kind in needed}:
+        arrays[kind] = np.asarray(getattr(trace, kind)(layer, kv_head), dtype=np.float64)
+    rotary = None
+    if "unrotated" in needed:
+        rotary, arrays["unrotated"] = rotary_of(trace, layer), arrays["queries"]
+        if rotary:
+            arrays["unrotated"] = rotate(arrays["queries"], -np.arange(trace.tokens), *rotary)
+    return Tensors(**arrays, scaling=trace.layer(layer).scaling, rotary=rotary)
+
+
+def rotary_of(trace, layer):
+    """``(theta, width)`` of the rotary embedding the trace states; None if it states none.
+
+    Raises
+    ------
+    BadArgument
+        If the embedding is of a kind whose angles are not a multiple of the position.
+    """
+    stated = trace.spec.model.get("rope") or {}
+    if not stated:
+        return None
+    theta = stated.get("rope_theta", stated.get("rotary_emb_base"))
+    kind = stated.get("rope_type", "default")
+    if kind != "default" or stated.get("rope_scaling") or not isinstance(theta, int | float):
+        raise BadArgument(
+            "this rotary embedding cannot be taken out of the queries",
+            where=trace.name,
+            got=stated,
+            expected="rope_type default with a rope_theta",
+        )
+    share = stated.get("partial_rotary_factor", stated.get("rotary_pct", 1.0))
+    return float(theta), int(trace.layer(layer).head_dim * share)
+
+
+def _needed(policies):
+    named = {word for policy in policies for word in policy.needs.split()}
+    return [kind for kind in TENSORS if kind in named]
+
+
+def _holds(trace, layer, kind):
+    if kind == "values":
+        return trace.has_values(layer)
+    return trace.spec.content != "attention"
