@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors"},
-    {"attention", "optimum", "submodular"},
+    {"attention", "optimum"},
+    {"submodular"},
     {"policies"},
     {"engine"},
     {"testing", "masks"},
@@ -25,6 +26,7 @@ FLOORS = [
     {"__main__"},
 ]
 LIBRARIES = {"numpy", "numba", "h2o_theory", "collections", "dataclasses", "typing", "heapq"} | {
+    "itertools",
     "operator",
     "types",
 }

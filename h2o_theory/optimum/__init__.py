@@ -31,7 +31,7 @@ from h2o_theory.optimum.paging import Paging, belady_min, weighted_paging
 from h2o_theory.optimum.pooled import PooledBound, pooled_bound
 from h2o_theory.optimum.protect import Protected, protect
 from h2o_theory.optimum.schedule import Schedule
-from h2o_theory.optimum.shapes import Shape, capped, log_saturation, square_root
+from h2o_theory.optimum.shapes import Shape, capped, linear, log_saturation, square_root
 from h2o_theory.optimum.single import optimum_at
 from h2o_theory.optimum.split import Split, split_budget
 
@@ -57,6 +57,7 @@ __all__ = [
     "concave_upper",
     "drift",
     "heavy_hitters",
+    "linear",
     "local",
     "log_saturation",
     "lookalikes",

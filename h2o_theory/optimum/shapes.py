@@ -7,7 +7,7 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["Shape", "capped", "log_saturation", "square_root"]
+__all__ = ["Shape", "capped", "linear", "log_saturation", "square_root"]
 
 # At smaller masses the slope of a square root is that at this one: it has to be finite.
 _SMALL = 1e-6
@@ -39,6 +39,16 @@ class Shape:
         """Smallest c for which ``h(m) <= c + s * m`` on ``0 <= m <= row_mass``, for each row."""
         at = np.minimum(self.peak(slopes), row_mass)
         return self.value(at) - slopes * at
+
+
+def linear():
+    """``h(m) = m``: retained mass itself."""
+    return Shape(
+        "m",
+        lambda m: m,
+        np.ones_like,
+        lambda s: np.where(s < 1.0, np.inf, 0.0),
+    )
 
 
 def square_root():

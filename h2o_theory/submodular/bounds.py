@@ -1,0 +1,166 @@
+"""Upper bounds on the best set from any set, and the factors that greedy is guaranteed to reach."""
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.optimum.arguments import require_at_least
+from h2o_theory.submodular.set_function import require_members
+
+__all__ = [
+    "curvature_factor",
+    "greedy_curvature_factor",
+    "greedy_factor",
+    "noisy_greedy_bound",
+    "online_bound",
+    "prefix_bound",
+    "ratio_factor",
+]
+
+
+def online_bound(selection, size):
+    r"""An upper bound on every set of at most k elements, from any set S however obtained.
+
+    .. math:: \mathrm{OPT}_k \le f(S) + \sum \text{ of the } k \text{ largest } f(j \mid S)
+
+    Proof. For the best O, by monotonicity and diminishing returns,
+    f(O) <= f(S + O) <= f(S) + sum over O \ S of f(j | S).
+
+    Parameters
+    ----------
+    selection : Selection
+        S, of a monotone submodular function. It may have any number of members.
+    size : int
+        k.
+
+    Returns
+    -------
+    float
+        Up to rounding. One gain for each element outside S.
+
+    Notes
+    -----
+    Source: Minoux 1978; Leskovec et al. 2007 (CELF).
+    """
+    gains = np.maximum(selection.gains(selection.outside()), 0.0)
+    first = max(gains.size - size, 0)
+    largest = np.partition(gains, first)[first:] if first else gains
+    return float(selection.value + largest.sum())
+
+
+def prefix_bound(function, order, size):
+    """The least :func:`online_bound` over all prefixes of an order of elements, tighter than one.
+
+    Parameters
+    ----------
+    function : SetFunction
+        Declared monotone and submodular.
+    order : sequence of int
+        Distinct elements, for example ``members`` of a greedy run.
+    size : int
+        k.
+
+    Returns
+    -------
+    float
+        At most (n - i) gains for each prefix of i elements, from none to all.
+
+    Raises
+    ------
+    BadArgument
+        The function is not declared so, or ``order`` is no list of its elements.
+    """
+    if not (function.properties.monotone and function.properties.submodular):
+        raise BadArgument(
+            "the online bound needs a monotone submodular function",
+            where="function",
+            got=repr(function),
+        )
+    order = require_members(order, function.size, "order")
+    selection = function.select()
+    best = online_bound(selection, size)
+    for j in order:
+        selection.add(j)
+        best = min(best, online_bound(selection, size))
+    return best
+
+
+def greedy_factor(size):
+    """``1 - (1 - 1/k)^k``, above 1 - 1/e: greedy on monotone submodular f with f(empty) = 0.
+
+    Source: Nemhauser, Wolsey, Fisher 1978.
+    """
+    size = require_at_least(size, 1, "size")
+    return 1.0 - (1.0 - 1.0 / size) ** size
+
+
+def curvature_factor(curvature, size):
+    """``(1 - (1 - c/k)^k) / c``, and 1 for c = 0: greedy at total curvature c.
+
+    Source: Conforti, Cornuejols 1984.
+    """
+    size = require_at_least(size, 1, "size")
+    _require_share(curvature, "curvature")
+    if curvature == 0:
+        return 1.0
+    # expm1 and log1p: the difference from 1 is lost in rounding where c is tiny.
+    inner = np.log1p(-curvature / size) if curvature < size else -np.inf
+    return float(-np.expm1(size * inner) / curvature)
+
+
+def greedy_curvature_factor(curvature, size):
+    r"""``1 - c_g (k - 1) / k``: greedy at greedy curvature c_g, see :func:`greedy_curvature`.
+
+    Proof. At step i (from 0) at least k - i elements of the best set O are not chosen yet, so the
+    gain is at least (1 - c_g) times the (i+1)-th largest f(o), and at step 0 the largest f(o)
+    itself, which is at least a k-th of their sum. Summed over the steps:
+    f(S) >= (1 - c_g) sum f(o) + c_g sum f(o) / k, and sum f(o) >= f(O).
+
+    Source: Conforti, Cornuejols 1984.
+    """
+    size = require_at_least(size, 1, "size")
+    return 1.0 - _require_share(curvature, "curvature") * (size - 1) / size
+
+
+def ratio_factor(ratio, size):
+    """``1 - (1 - g/k)^k``, at least ``1 - e^-g``: greedy at submodularity ratio g, f monotone.
+
+    See :func:`submodularity_ratio`; 1 for a submodular f.
+
+    Source: Das, Kempe 2011.
+    """
+    size = require_at_least(size, 1, "size")
+    return 1.0 - (1.0 - _require_share(ratio, "ratio") / size) ** size
+
+
+def noisy_greedy_bound(optimum, size, noise):
+    """What greedy reaches at least when each marginal gain it sees is wrong by up to ``noise``.
+
+    ``f(S) >= (1 - q) OPT - 2 k noise (1 - q)``, ``q = (1 - 1/k)^k``.
+
+    Proof. The element picked has a true gain of at least the best one less twice the noise, hence
+    ``OPT - f_{i+1} <= (1 - 1/k)(OPT - f_i) + 2 noise``; k times over, the noise sums to
+    ``2 noise (1 + (1-1/k) + ... + (1-1/k)^(k-1)) = 2 noise k (1 - q)``. Reached: k elements of
+    worth 2 noise each beside k of worth 0 can all look the same.
+
+    Parameters
+    ----------
+    optimum : float
+        OPT of the exact function, or a lower bound on it.
+    size : int
+        k.
+    noise : float
+        At least 0; of one marginal gain, absolute.
+
+    Returns
+    -------
+    float
+    """
+    if not noise >= 0:
+        raise BadArgument("not a noise level", where="noise", got=noise, expected="at least 0")
+    return greedy_factor(size) * (optimum - 2.0 * size * noise)
+
+
+def _require_share(number, name):
+    if not 0 <= number <= 1:
+        raise BadArgument("not a share", where=name, got=number, expected="0 to 1")
+    return number

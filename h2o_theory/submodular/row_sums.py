@@ -1,0 +1,201 @@
+"""Functions of the form ``sum_r c_r h(sum_{j in S} w[r, j])``: diminishing returns, row by row.
+
+With one row they are modular, concave of modular, or budget-additive functions; with several, sums
+over attention rows of a concave function of the retained mass, and all kinds of coverage.
+"""
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.optimum.shapes import Shape, capped, linear
+from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
+
+__all__ = ["RowSums", "budget_additive", "concave_of_modular", "modular", "row_sums"]
+
+# Elements whose gains are computed at once: bounds the temporary to this many rows of weights.
+_BLOCK = 256
+
+
+class RowSums(SetFunction):
+    """``f(S) = sum_r c_r (h(m_r(S)) - h(0))``, ``m_r(S) = sum_{j in S} w[r, j]``.
+
+    Monotone and submodular for w, c >= 0 and h concave and non-decreasing: a sum of concave
+    functions of modular ones. O(R) a gain, O(R |S|) a value, R rows.
+
+    Made by the functions of this module and of :mod:`h2o_theory.submodular.coverage`.
+    """
+
+    def __init__(self, name, weights, shape, scales=None, *, modular=False):
+        rows, size = weights.shape
+        super().__init__(name, size, Properties(True, True, True, modular))
+        self.shape = shape
+        self.scales = np.ones(rows) if scales is None else scales
+        self.columns = np.ascontiguousarray(weights.T)
+        self.origin = shape.value(np.zeros(rows)) @ self.scales
+
+    def value(self, members):
+        return self.worth(self.columns[list(members)].sum(axis=0))
+
+    def select(self, members=()):
+        return _RowSelection(self, members)
+
+    def worth(self, masses):
+        """f of a set with the given row masses [..., R]."""
+        return self.shape.value(masses) @ self.scales - self.origin
+
+
+class _RowSelection(Selection):
+    """Keeps the mass of each row."""
+
+    def __init__(self, function, members=()):
+        self._masses = np.zeros(len(function.scales))
+        super().__init__(function, members)
+
+    def gain(self, j):
+        return self.function.worth(self._masses + self.function.columns[j]) - self.value
+
+    def gains(self, candidates):
+        return self._changes(candidates, self._masses)
+
+    def losses(self):
+        return -self._changes(self.members, self._masses, sign=-1.0)
+
+    def swaps(self, j):
+        return self._changes(self.members, self._masses + self.function.columns[j], sign=-1.0)
+
+    def _changes(self, elements, masses, sign=1.0):
+        """f at ``masses`` with each element added or taken away, less the present value."""
+        out = np.empty(len(elements))
+        for start in range(0, len(elements), _BLOCK):
+            columns = self.function.columns[elements[start : start + _BLOCK]]
+            moved = masses + columns if sign > 0 else np.maximum(masses - columns, 0.0)
+            out[start : start + _BLOCK] = self.function.worth(moved) - self.value
+        return out
+
+    def add(self, j):
+        self.members.append(int(j))
+        self._masses += self.function.columns[j]
+        self.value = float(self.function.worth(self._masses))
+
+    def drop(self, j):
+        self.members.remove(j)
+        self._masses = self.function.columns[self.members].sum(axis=0)
+        self.value = float(self.function.worth(self._masses))
+
+
+def modular(weights):
+    """``f(S) = sum_{j in S} w_j``: what H2O's accumulated attention is.
+
+    Parameters
+    ----------
+    weights : array_like [n]
+        Finite, at least 0.
+
+    Returns
+    -------
+    RowSums
+        Normalised, monotone, modular.
+
+    Raises
+    ------
+    BadArgument
+        The weights are unusable.
+    """
+    weights = require_weights(weights, 1, "weights")
+    return RowSums("modular", weights[None], linear(), modular=True)
+
+
+def concave_of_modular(weights, shape):
+    """``f(S) = h(sum_{j in S} w_j) - h(0)``, h concave and non-decreasing.
+
+    Parameters
+    ----------
+    weights : array_like [n]
+        Finite, at least 0.
+    shape : Shape
+        h: :func:`h2o_theory.optimum.square_root`, ``log_saturation``, ``capped``, or your own.
+
+    Returns
+    -------
+    RowSums
+        Normalised, monotone, submodular. Greedy is exact: h changes no comparison of sums.
+    """
+    weights = require_weights(weights, 1, "weights")
+    return RowSums(f"{require_shape(shape).name} of modular", weights[None], shape)
+
+
+def budget_additive(weights, cap):
+    """``f(S) = min(B, sum_{j in S} w_j)`` (Definition D.2 of the H2O paper).
+
+    Parameters
+    ----------
+    weights : array_like [n]
+        Finite, at least 0.
+    cap : float
+        B > 0.
+
+    Returns
+    -------
+    RowSums
+        Normalised, monotone, submodular.
+    """
+    function = concave_of_modular(weights, capped(cap))
+    function.name = "budget-additive"
+    return function
+
+
+def row_sums(rows, shape):
+    """``f(S) = sum_t (h(sum_{j in S} a[t, j]) - h(0))``: diminishing returns within each row.
+
+    Parameters
+    ----------
+    rows : array_like [R, n]
+        Attention rows over n keys, or any finite weights of at least 0.
+    shape : Shape
+        h, as for :func:`concave_of_modular`.
+
+    Returns
+    -------
+    RowSums
+        Normalised, monotone, submodular.
+
+    Notes
+    -----
+    NP-hard to maximise already for h(m) = min(1, n m) and rows that sum to one, as it contains
+    maximum coverage.
+    """
+    rows = require_weights(rows, 2, "rows")
+    return RowSums(f"sum over rows of {require_shape(shape).name}", rows, shape)
+
+
+def require_weights(weights, dimensions, name):
+    """float64 weights, finite and not negative, or a named refusal."""
+    try:
+        weights = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.empty(0)
+    if weights.ndim != dimensions or weights.size == 0:
+        shape = "[n]" if dimensions == 1 else "[R, n]"
+        raise BadArgument(
+            "unusable weights", where=name, got=f"shape {list(weights.shape)}", expected=shape
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise BadArgument(
+            "unusable weights",
+            where=name,
+            got=f"from {weights.min()} to {weights.max()}",
+            expected="finite numbers of at least 0",
+        )
+    return weights
+
+
+def require_shape(shape):
+    """A :class:`Shape`, or a named refusal."""
+    if not isinstance(shape, Shape):
+        raise BadArgument(
+            "not a concave function",
+            where="shape",
+            got=type(shape).__name__,
+            expected="a Shape, for example square_root()",
+        )
+    return shape

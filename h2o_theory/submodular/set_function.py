@@ -1,0 +1,212 @@
+"""A set function: values of subsets of ``0 .. n-1``, what is declared of it, and a growing set.
+
+Maximisers and certificates see nothing but this protocol. A function that can update marginal gains
+quicker than by two evaluations overrides :meth:`SetFunction.select`.
+"""
+
+from dataclasses import dataclass, fields
+from operator import index
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument
+
+__all__ = ["Properties", "Selection", "SetFunction", "require_members", "set_function"]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What is declared of a set function; :func:`refute` tries to find it wrong.
+
+    Attributes
+    ----------
+    normalised : bool
+        f(empty set) = 0.
+    monotone : bool
+        f(X + j) >= f(X).
+    submodular : bool
+        f(X + j) - f(X) >= f(Y + j) - f(Y) whenever X is a subset of Y without j.
+    modular : bool
+        Equality there; implies submodular.
+    """
+
+    normalised: bool = False
+    monotone: bool = False
+    submodular: bool = False
+    modular: bool = False
+
+    def declared(self):
+        """Names of the declared properties, in order."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name))
+
+
+class SetFunction:
+    """f on subsets of ``0 .. size-1``; subclasses override :meth:`value` and may :meth:`select`.
+
+    Attributes
+    ----------
+    name : str
+    size : int
+        n, the number of elements.
+    properties : Properties
+    """
+
+    def __init__(self, name, size, properties):
+        self.name, self.size, self.properties = name, size, properties
+
+    def __repr__(self):
+        declared = ", ".join(self.properties.declared()) or "nothing declared"
+        return f"<{self.name} on {self.size} elements: {declared}>"
+
+    def value(self, members):
+        """f of a collection of distinct elements, float."""
+        raise NotImplementedError
+
+    def select(self, members=()):
+        """A :class:`Selection` that starts from the given elements."""
+        return Selection(self, members)
+
+
+class Selection:
+    """A set that grows and shrinks one element at a time, and what each change is worth.
+
+    This one evaluates f anew for every gain; subclasses keep what they need between changes.
+
+    Attributes
+    ----------
+    function : SetFunction
+    members : list of int
+        In the order they were added.
+    value : float
+        f of the members.
+    """
+
+    def __init__(self, function, members=()):
+        self.function, self.members = function, []
+        self.value = float(function.value([]))
+        for j in members:
+            self.add(j)
+
+    def outside(self):
+        """The elements that are not members, int64, ascending."""
+        free = np.ones(self.function.size, dtype=bool)
+        free[self.members] = False
+        return np.flatnonzero(free)
+
+    def gain(self, j):
+        """f(S + j) - f(S) of one element outside."""
+        return self.function.value([*self.members, j]) - self.value
+
+    def gains(self, candidates):
+        """The gains of several elements outside, float64."""
+        return np.array([self.gain(int(j)) for j in candidates], dtype=np.float64)
+
+    def losses(self):
+        """f(S) - f(S - u) for each member u, float64, in the order of ``members``."""
+        rest = [[u for u in self.members if u != gone] for gone in self.members]
+        return np.array([self.value - self.function.value(others) for others in rest])
+
+    def swaps(self, j):
+        """f(S - u + j) - f(S) for each member u and one element j outside, float64."""
+        rest = [[u for u in self.members if u != gone] for gone in self.members]
+        return np.array([self.function.value([*others, j]) - self.value for others in rest])
+
+    def add(self, j):
+        """Make j a member."""
+        self.members.append(int(j))
+        self.value = float(self.function.value(self.members))
+
+    def drop(self, j):
+        """Make j no member."""
+        self.members.remove(j)
+        self.value = float(self.function.value(self.members))
+
+
+class _Callable(SetFunction):
+    """A function that the user wrote."""
+
+    def __init__(self, function, name, size, properties):
+        super().__init__(name, size, properties)
+        self._function = function
+
+    def value(self, members):
+        value = float(self._function(frozenset(members)))
+        if not np.isfinite(value):
+            raise BadArgument(
+                "a set function must be finite",
+                where=f"{self.name}({sorted(members)})",
+                got=value,
+                expected="a finite number",
+            )
+        return value
+
+
+def set_function(
+    function,
+    size,
+    *,
+    normalised=False,
+    monotone=False,
+    submodular=False,
+    modular=False,
+    name="function",
+):
+    """A set function from any callable.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a frozenset of elements ``0 .. size-1``, returns a finite number.
+    size : int
+        n, at least 1.
+    normalised, monotone, submodular, modular : bool
+        What is declared of it; unproved, see :func:`refute_declared`. Upper bounds of maximisers
+        rest on what is declared here.
+    name : str
+
+    Returns
+    -------
+    SetFunction
+
+    Raises
+    ------
+    BadArgument
+        ``function`` cannot be called or ``size`` is no positive integer; on evaluation, if a
+        value is not finite.
+    """
+    if not callable(function):
+        raise BadArgument("not a function", where="function", got=type(function).__name__)
+    size = require_size(size)
+    properties = Properties(normalised, monotone, submodular or modular, modular)
+    return _Callable(function, name, size, properties)
+
+
+def require_size(size):
+    """The number of elements as an int of at least 1."""
+    try:
+        number = index(size)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise BadArgument(
+            "no ground set", where="size", got=repr(size), expected="a whole number above 0"
+        )
+    return number
+
+
+def require_members(members, size, name):
+    """Distinct elements in ``0 .. size-1`` as a list of int, or a named refusal."""
+    try:
+        members = [index(j) for j in members]
+    except TypeError:
+        raise BadArgument(
+            "not a set of elements", where=name, got=repr(members), expected="whole numbers"
+        ) from None
+    if len(set(members)) < len(members) or not all(0 <= j < size for j in members):
+        raise BadArgument(
+            "not a set of elements",
+            where=name,
+            got=members,
+            expected=f"distinct elements from 0 to {size - 1}",
+        )
+    return members
