@@ -18,6 +18,7 @@ FLOORS = [
     {"testing"},
     {"trace"},
     {"recorder"},
+    {"live"},
     {"figures"},
     {"report"},
     {"bench", "data", "traces"},
