@@ -19,6 +19,7 @@ FLOORS = [
     {"testing", "masks"},
     {"trace"},
     {"recorder"},
+    {"live"},
     {"figures"},
     {"report"},
     {"bench", "data", "traces"},

@@ -29,25 +29,29 @@ _inner_names = {}
 
 
 def attend(module, query, key, value, attention_mask, **options):
-    """Run the inner attention unchanged, then hand the session what went in and what came out."""
+    """Run the inner attention unchanged, then hand the session what went in and what came out.
+
+    A session with a ``compute`` takes the place of the inner attention instead.
+    """
     inner = _inner_name(module.config)
     function = _inner_function(module, inner)
     session = _sessions.get(module)
     if session is None:
         return function(module, query, key, value, attention_mask, **options)
     session.check_call(module.layer_idx, query, key, inner, options)
-    result = function(module, query, key, value, attention_mask, **options)
     causal = options.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
-    session.capture(
-        module.layer_idx,
-        tensors=(query, key, value),
-        mask=attention_mask,
-        output=result[0],
-        inner=inner,
-        options=options,
-        implicit_causal=inner == "sdpa" and causal,
-    )
+    call = {
+        "tensors": (query, key, value),
+        "mask": attention_mask,
+        "inner": inner,
+        "options": options,
+        "implicit_causal": inner == "sdpa" and causal,
+    }
+    if hasattr(session, "compute"):
+        return session.compute(module.layer_idx, **call), None
+    result = function(module, query, key, value, attention_mask, **options)
+    session.capture(module.layer_idx, output=result[0], **call)
     return result
 
 
@@ -68,7 +72,7 @@ def intercepted(model, modules, session):
     model : transformers.PreTrainedModel
     modules : iterable of torch.nn.Module
         The attention modules to record. The model's other layers pass through untouched.
-    session : object with ``check_call`` and ``capture``
+    session : object with ``check_call`` and either ``capture`` or ``compute``
 
     Raises
     ------

@@ -1,0 +1,252 @@
+"""Loss of a text under eviction, token by token, and its distance from the full cache."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument, TextError
+from h2o_theory.live.loop import CHUNK, closed_loop, following
+from h2o_theory.live.stream import PIECE, as_token_ids, stream_logits
+from h2o_theory.recorder.dependencies import require
+from h2o_theory.recorder.models import LoadedModel
+
+__all__ = ["FullRun", "LiveResult", "evaluate", "evaluate_following", "full_run"]
+
+
+@dataclass(frozen=True)
+class LiveResult:
+    """What a model made of a text while it forgot.
+
+    Attributes
+    ----------
+    losses : float64 [T]
+        Minus the log-probability of token t given what was left of the tokens before it, nats;
+        NaN for token 0, which nothing predicts.
+    first : int
+        The first token whose prediction counts: 1, or the one after the prefill's last row.
+    evicted_at : int64 [layers, kv_heads, T]
+        The step at which each token left, T for never.
+    sizes : int64 [T]
+        Entries visible at each step, all layers and kv_heads together.
+    entry_bytes : int
+        Bytes of one entry, key and value, of one kv_head.
+    held_bytes : int
+        Largest number of bytes really held by the layers, between pieces and within.
+    agreement, kl : float64 [T]
+        For the prediction made at row t: whether its most probable token is that of the full
+        cache, and KL(full || evicted) of the distributions, nats. NaN without a reference.
+    """
+
+    losses: np.ndarray
+    first: int
+    evicted_at: np.ndarray
+    sizes: np.ndarray
+    entry_bytes: int
+    held_bytes: int
+    agreement: np.ndarray
+    kl: np.ndarray
+
+    @property
+    def scored(self):
+        """The losses that count, float64 [n]."""
+        return self.losses[self.first :]
+
+    @property
+    def loss(self):
+        """Mean loss of the scored tokens, nats."""
+        return float(self.scored.mean())
+
+    @property
+    def perplexity(self):
+        """exp of the mean loss."""
+        return math.exp(self.loss)
+
+    @property
+    def peak_kv_bytes(self):
+        """Bytes of keys and values visible at the largest step."""
+        return int(self.sizes.max()) * self.entry_bytes
+
+
+class FullRun:
+    """The predictions of the full cache for one text, kept to compare others with.
+
+    The log-probabilities live in an unnamed temporary file: 4 T x vocabulary bytes.
+
+    Attributes
+    ----------
+    losses : float64 [T]
+        See :class:`LiveResult`.
+    """
+
+    def __init__(self, losses, log_probabilities):
+        self.losses = losses
+        self._log_probabilities = log_probabilities
+
+    def compare(self, start, log_probabilities):
+        """Agreement and KL(full || other) of the predictions made at rows ``start ..``, [n]."""
+        torch = require("torch")
+        stop = start + len(log_probabilities)
+        full = torch.from_numpy(np.array(self._log_probabilities[start:stop]))
+        other = log_probabilities.cpu()
+        divergence = (full.exp() * (full - other)).sum(dim=-1, dtype=torch.float64)
+        same = full.argmax(dim=-1) == other.argmax(dim=-1)
+        return same.double().numpy(), divergence.clamp_min(0.0).numpy()
+
+
+def full_run(model, ids, *, piece=PIECE, progress=None):
+    """Run a text with the full cache and the model's own attention; keeps all predictions.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel or LoadedModel
+    ids : token ids [T] or [1, T]
+    piece : int
+        Tokens of one forward pass.
+    progress : callable (done, total, label), optional
+
+    Returns
+    -------
+    FullRun
+    """
+    import tempfile
+
+    from transformers import DynamicCache
+
+    model, ids = _checked(model, ids)
+    losses, kept = np.full(len(ids), np.nan), None
+    file = tempfile.TemporaryFile()
+    cache = DynamicCache()
+    for start, logits in stream_logits(model, ids, cache, piece, progress, "full cache"):
+        predicted = _log_probabilities(logits)
+        if kept is None:
+            kept = np.memmap(file, np.float32, "w+", shape=(len(ids), predicted.shape[1]))
+        kept[start : start + len(predicted)] = predicted.cpu().numpy()
+        _note_losses(losses, ids, start, predicted)
+    return FullRun(losses, kept)
+
+
+def evaluate(
+    model,
+    ids,
+    policy,
+    budget,
+    *,
+    prefill=0,
+    positions="original",
+    seed=0,
+    reference=None,
+    chunk=CHUNK,
+    piece=PIECE,
+    progress=None,
+):
+    """Loss of a text while a policy evicts inside the model, in one teacher-forced pass.
+
+    Exact: the losses are those of a model that reads the text token by token with a KV cache
+    that really shrinks (:func:`~h2o_theory.live.generate` does that).
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel or LoadedModel
+    ids : token ids [T] or [1, T]
+    policy, budget, prefill, positions, seed, chunk
+        As for :func:`~h2o_theory.live.closed_loop`.
+    reference : FullRun, optional
+        To measure agreement and KL against, see :func:`full_run`.
+    piece : int
+        Tokens of one forward pass.
+    progress : callable (done, total, label), optional
+
+    Returns
+    -------
+    LiveResult
+
+    Raises
+    ------
+    TextError
+        For fewer than two tokens.
+    BadArgument
+        If the prefill leaves no prediction to score.
+    Others as ``closed_loop``.
+    """
+    model, ids = _checked(model, ids)
+    loop = closed_loop(
+        model,
+        policy,
+        budget,
+        tokens=len(ids),
+        prefill=prefill,
+        positions=positions,
+        seed=seed,
+        chunk=chunk,
+    )
+    return _run(loop, model, ids, prefill, reference, piece, progress)
+
+
+def evaluate_following(model, ids, choosers, *, reference=None, piece=PIECE, progress=None):
+    """:func:`evaluate` with anything that decides, see :func:`~h2o_theory.live.loop.following`."""
+    model, ids = _checked(model, ids)
+    loop = following(model, choosers, tokens=len(ids))
+    return _run(loop, model, ids, 0, reference, piece, progress)
+
+
+def _run(loop, model, ids, prefill, reference, piece, progress):
+    tokens = len(ids)
+    first = max(prefill, 0) + 1
+    if first >= tokens:
+        raise BadArgument(
+            "the prefill leaves no prediction to score",
+            where="prefill",
+            got=prefill,
+            expected=f"at most {tokens - 2}",
+        )
+    losses, agreement, kl = (np.full(tokens, np.nan) for _ in range(3))
+    with loop as live:
+        for start, logits in stream_logits(model, ids, live.cache, piece, progress):
+            predicted = _log_probabilities(logits)
+            _note_losses(losses, ids, start, predicted)
+            if reference is not None:
+                rows = slice(start, start + len(predicted))
+                agreement[rows], kl[rows] = reference.compare(start, predicted)
+        evicted_at = live.evicted_at
+        return LiveResult(
+            losses=losses,
+            first=first,
+            evicted_at=evicted_at,
+            sizes=visible_sizes(evicted_at),
+            entry_bytes=live.entry_bytes(),
+            held_bytes=live.peak_bytes(),
+            agreement=agreement,
+            kl=kl,
+        )
+
+
+def visible_sizes(evicted_at):
+    """Entries visible at each step, summed over all but the last axis of schedules [.., T]."""
+    tokens = evicted_at.shape[-1]
+    leaving = np.bincount(np.minimum(evicted_at, tokens).ravel() + 1, minlength=tokens + 2)
+    arriving = np.arange(1, tokens + 1) * (evicted_at.size // tokens)
+    return arriving - np.cumsum(leaving)[:tokens]
+
+
+def _checked(model, ids):
+    model = model.model if isinstance(model, LoadedModel) else model
+    ids = as_token_ids(ids)
+    if len(ids) < 2:
+        raise TextError(
+            "nothing can be predicted", where="ids", got=f"{len(ids)} tokens", expected="at least 2"
+        )
+    return model, ids
+
+
+def _log_probabilities(logits):
+    torch = require("torch")
+    return torch.log_softmax(logits.float(), dim=-1)
+
+
+def _note_losses(losses, ids, start, predicted):
+    """Row t of the predictions is about token t + 1."""
+    torch = require("torch")
+    targets = torch.from_numpy(ids[start + 1 : start + 1 + len(predicted)]).to(predicted.device)
+    chosen = predicted[: len(targets)].gather(1, targets[:, None])[:, 0]
+    losses[start + 1 : start + 1 + len(targets)] = -chosen.double().cpu().numpy()

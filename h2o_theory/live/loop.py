@@ -1,0 +1,223 @@
+"""``closed_loop``: the context manager in which a model forgets what a policy evicts."""
+
+import contextlib
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
+from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
+from h2o_theory.policies import Context
+from h2o_theory.recorder.call import refuse_options
+from h2o_theory.recorder.dependencies import require
+from h2o_theory.recorder.families import check_model
+from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.recorder.registration import intercepted
+from h2o_theory.recorder.visibility import visible_intervals
+
+__all__ = ["CHUNK", "ClosedLoop", "closed_loop", "following"]
+
+CHUNK = 64
+"""Queries of a layer worked off together."""
+
+POSITIONS = ("original", "slot")
+
+
+class ClosedLoop:
+    """What :func:`closed_loop` yields; it takes the place of the model's attention.
+
+    Attributes
+    ----------
+    cache : transformers.Cache
+        To be passed to the model as its KV cache, in every call.
+    tokens : int
+        The length T that was announced.
+    """
+
+    def __init__(self, choosers, tokens, chunk, rotation, layers):
+        from h2o_theory.live.cache import LiveCache
+        from h2o_theory.live.layer import LiveLayer
+
+        self.tokens, self._rotation = tokens, rotation
+        self._layers = [
+            LiveLayer(lambda heads, layer=layer: choosers(layer, heads), tokens, chunk)
+            for layer in range(layers)
+        ]
+        self.cache = LiveCache(self._layers)
+
+    @property
+    def seen(self):
+        """Tokens that the model has read."""
+        return self._layers[-1].seen
+
+    @property
+    def evicted_at(self):
+        """The step at which each token left, T for never: int64 [layers, kv_heads, T]."""
+        schedules = []
+        for layer in self._layers:
+            by_head = {head: u.chooser.evicted_at for u in layer.units for head in u.heads}
+            schedules.append([by_head[head] for head in sorted(by_head)])
+        return np.array(schedules)
+
+    def entry_bytes(self):
+        """Bytes of one entry, key and value, of one kv_head."""
+        unit = self._layers[0].units[0]
+        return sum(part.shape[2] * part.element_size() for part in (unit.keys, unit.values))
+
+    def held_bytes(self):
+        """Bytes of keys and values held now, all layers."""
+        return sum(layer.held_bytes() for layer in self._layers)
+
+    def peak_bytes(self):
+        """Largest number of bytes each layer ever held, summed."""
+        return sum(layer.peak_bytes for layer in self._layers)
+
+    def check_call(self, layer, query, key, inner, options):
+        """Refuse a call that the loop cannot take over."""
+        refuse_options(f"layer {layer}", inner, options)
+        rows, seen = query.shape[2], self._layers[layer].seen
+        if query.shape[0] != 1:
+            raise RecordingRefused(
+                "more than one sequence at a time",
+                where=f"layer {layer}",
+                got=f"a batch of {query.shape[0]}",
+            )
+        if seen + rows > self.tokens:
+            raise OutOfRange(
+                "the sequence is longer than announced",
+                where=f"layer {layer}",
+                got=f"{seen + rows} tokens",
+                expected=f"at most {self.tokens}",
+                hint="Pass tokens= of the whole sequence, generated tokens included",
+            )
+        if key.shape[2] != rows:
+            raise RecordingRefused(
+                "the model keeps a KV cache of its own",
+                where=f"layer {layer}",
+                got=f"{key.shape[2]} keys for {rows} queries",
+                hint="Pass the loop's cache to the model in every call",
+            )
+
+    def compute(self, layer, *, tensors, mask, inner, options, implicit_causal):
+        """The output [1, n, q_heads, dv] of one attention call over what may be seen."""
+        from h2o_theory.live.layer import Arithmetic
+
+        query, key, value = (part.detach()[0] for part in tensors)
+        live, rows = self._layers[layer], query.shape[1]
+        lo, hi = visible_intervals(
+            mask, rows, live.seen + rows, implicit_causal=implicit_causal and live.seen == 0
+        )
+        if (hi != np.arange(live.seen, live.seen + rows) + 1).any():
+            raise RecordingRefused(
+                "the visible keys are not those of one causal sequence",
+                where=f"layer {layer}",
+                hint="Run one sequence, from its first token, without padding",
+            )
+        arithmetic = Arithmetic(options["scaling"], options.get("softcap"), self._rotation)
+        return live.attend(query, key, value, lo, arithmetic)[None]
+
+
+@contextlib.contextmanager
+def closed_loop(
+    model, policy, budget, *, tokens, prefill=0, positions="original", seed=0, chunk=CHUNK
+):
+    r"""Let a policy evict keys and values inside the model for the length of the block.
+
+    For each layer and kv_head, query t attends over :math:`S_t = R_{t-1} \cup \{t\}` alone, the
+    policy sees that row, and if :math:`|S_t| = k` one entry leaves for good. So the deeper layers
+    and later tokens see what eviction did, unlike in a replay of recorded rows::
+
+        with closed_loop(model, "h2o", "20%", tokens=512) as loop:
+            model(ids, past_key_values=loop.cache)             # or model.generate(...)
+
+    The sequence may come in any pieces: one pass, chunks, or token by token. Any online policy of
+    the registry runs, and any :class:`~h2o_theory.PlainPolicy`.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel or LoadedModel
+    policy : str, Policy or PlainPolicy
+    budget : int, str or int array [layers, kv_heads]
+        Entries a query sees, its own included; ``"20%"`` is a share of ``tokens``.
+    tokens : int
+        Length T of the whole sequence, generated tokens included.
+    prefill : int
+        The first rows see everything; one cut follows them.
+    positions : {"original", "slot"}
+        Whether a key keeps its position in the text, or counts its place within the cache (as
+        StreamingLLM does): then keys are rotated anew for every query.
+    seed : int
+    chunk : int
+        Queries of a layer worked off together; the result does not depend on it.
+
+    Yields
+    ------
+    ClosedLoop
+
+    Raises
+    ------
+    BadArgument, BadBudget, UnknownPolicy, OutOfRange
+        See :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
+        :func:`~h2o_theory.live.refuse.resolve_budgets`.
+    UnsupportedModel
+        If the model's attention cannot be intercepted, or its keys cannot be moved.
+    RecordingRefused
+        Where it happens, for a batch, padding, or a model run without the loop's cache.
+
+    Notes
+    -----
+    O(T (k + B) d) time for each layer and query head, O(k d) memory for each layer and kv_head,
+    O(B T) for the one at work.
+    """
+    policy = check_policy_runs_live(policy)
+    budgets = resolve_budgets(policy, budget, tokens, prefill)
+
+    def choosers(layer, kv_heads):
+        from h2o_theory.live.chooser import EvictionChooser
+
+        own = np.broadcast_to(budgets[min(layer, len(budgets) - 1)], (kv_heads,)).tolist()
+        shared = policy.scope == "layer"
+        units = [tuple(range(kv_heads))] if shared else [(head,) for head in range(kv_heads)]
+        return [
+            (heads, EvictionChooser(policy, Context(k, tokens, prefill, layer, heads[0], seed)))
+            for heads, k in zip(units, own, strict=False)
+        ]
+
+    with following(model, choosers, tokens=tokens, positions=positions, chunk=chunk) as loop:
+        yield loop
+
+
+@contextlib.contextmanager
+def following(model, choosers, *, tokens, positions="original", chunk=CHUNK):
+    """:func:`closed_loop` with anything that decides what is seen.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel or LoadedModel
+    choosers : callable (layer, kv_heads) -> list of (tuple of int, chooser)
+        The kv_heads of a layer that share a retained set, and a chooser for each set, see
+        :mod:`h2o_theory.live.chooser`.
+    tokens, positions, chunk
+        As for :func:`closed_loop`.
+
+    Yields
+    ------
+    ClosedLoop
+    """
+    require("torch")
+    model = model.model if isinstance(model, LoadedModel) else model
+    if positions not in POSITIONS:
+        raise BadArgument(
+            "unknown positions", where="positions", got=positions, expected=" or ".join(POSITIONS)
+        )
+    if chunk < 1:
+        raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
+    modules = check_model(model)
+    rotation = None
+    if positions == "slot":
+        from h2o_theory.live.rotate import key_rotation
+
+        # Every eviction moves all earlier keys, so no two queries share the keys' rotation.
+        rotation, chunk = key_rotation(model), 1
+    loop = ClosedLoop(choosers, tokens, chunk, rotation, len(modules))
+    with intercepted(model, modules.values(), loop):
+        yield loop

@@ -1,0 +1,49 @@
+"""Pushing a known text through a model in pieces, so that its logits never exist all at once."""
+
+import inspect
+
+import numpy as np
+
+from h2o_theory.recorder.dependencies import require
+
+__all__ = ["PIECE", "as_token_ids", "cache_argument", "stream_logits"]
+
+PIECE = 256
+"""Tokens of one forward pass: T x vocabulary of logits would outweigh everything else."""
+
+
+def cache_argument(model):
+    """The name by which a model takes its KV cache; transformers is renaming it."""
+    names = inspect.signature(type(model).forward).parameters
+    return "cache" if "cache" in names else "past_key_values"
+
+
+def as_token_ids(ids):
+    """Token ids as int64 [T], from a list, an array or a tensor [T] or [1, T]."""
+    if hasattr(ids, "detach"):
+        ids = ids.detach().cpu().numpy()
+    return np.asarray(ids, dtype=np.int64).reshape(-1)
+
+
+def stream_logits(model, ids, cache, piece=PIECE, progress=None, label="forward pass"):
+    """Yield (start, logits [n, vocabulary]) for successive pieces of a sequence.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+    ids : int64 array [T]
+    cache : transformers.Cache
+        Filled on the way.
+    piece : int
+        Tokens of one forward pass.
+    progress : callable (done, total, label), optional
+    """
+    torch = require("torch")
+    name = cache_argument(model)
+    for start in range(0, len(ids), piece):
+        batch = torch.from_numpy(ids[None, start : start + piece]).to(model.device)
+        with torch.no_grad():
+            output = model(input_ids=batch, use_cache=True, **{name: cache})
+        yield start, output.logits[0]
+        if progress:
+            progress(min(start + piece, len(ids)), len(ids), label)
