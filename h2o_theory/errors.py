@@ -20,6 +20,7 @@ __all__ = [
     "TraceNotFound",
     "UnknownMask",
     "UnknownPolicy",
+    "UnknownTransform",
     "UnsupportedModel",
 ]
 
@@ -83,6 +84,10 @@ class InvalidAttention(BadArgument):
 
 class TextError(BadArgument):
     """The text to record is missing, empty, undecodable or too short."""
+
+
+class UnknownTransform(BadArgument):
+    """There is no transform of that name."""
 
 
 class OutputExists(BadArgument):

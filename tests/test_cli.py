@@ -101,7 +101,7 @@ BAD_REPLAYS = {
     "above T": (["--budget", "41"], "BadBudget", ["1 to 40"]),
     "typo": (["--budget", "12,1o"], "BadBudget", ["1o"]),
     "layer": (["--layers", "2"], "OutOfRange", ["layer 2", "0-1"]),
-    "head": (["--kv-heads", "0,2"], "OutOfRange", ["kv_head", "0 to 1"]),
+    "head": (["--kv-heads", "0,2"], "OutOfRange", ["kv_head", "0 or 1"]),
     "list": (["--layers", "one"], "BadArgument", ["--layers", "one"]),
     "prefill": (["--prefill", "40"], "OutOfRange", ["prefill", "0 to 39"]),
     "workers": (["--workers", "0"], "BadArgument", ["workers"]),

@@ -1,7 +1,6 @@
 """What a mask is: a rule that names, for each row, the keys it sees."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from h2o_theory.errors import BadBudget
 from h2o_theory.policies.base import share
 
-__all__ = ["Mask", "View", "keep_largest", "part_of", "require_pages"]
+__all__ = ["Mask", "View", "keep_largest", "require_pages"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +108,6 @@ def keep_largest(scores, allowed, count):
         order = np.argsort(np.where(allowed, scores, -np.inf), axis=1, kind="stable")
         np.put_along_axis(kept, order[:, -count:], True, axis=1)
     return kept & allowed
-
-
-def part_of(part, budget):
-    """A share of a budget, rounded down exactly: 0.29 of 100 is 29."""
-    return int(Fraction(str(part)) * budget)
 
 
 def require_pages(mask, page, budget):

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.masks.base import Mask, part_of, require_pages
-from h2o_theory.policies.base import share, whole_number
+from h2o_theory.masks.base import Mask, require_pages
+from h2o_theory.policies.base import part_of, share, whole_number
 
 __all__ = ["HiP"]
 

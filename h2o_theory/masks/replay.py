@@ -10,10 +10,11 @@ from h2o_theory.attention import renormalise
 from h2o_theory.engine.measure import topk_mass
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
-from h2o_theory.masks.base import View, keep_largest, part_of
+from h2o_theory.masks.base import View, keep_largest
 from h2o_theory.masks.registry import parse_masks
 from h2o_theory.optimum import FRACTION_BITS, to_fixed_point
 from h2o_theory.policies import parse_budgets
+from h2o_theory.policies.base import part_of
 
 __all__ = ["MASK_COLUMNS", "replay_masks", "visible_keys"]
 
@@ -151,7 +152,11 @@ def _replay_head(trace, head, masks, asked, prefill):
     values = None
     if trace.has_values(layer):
         values = trace.values(layer, kv_head).astype(np.float64)
-    runs = [_Run(mask, text, k, prefill) for mask in masks for text, k in asked.items()]
+    runs = [
+        _Run(mask, text, k, prefill, spec.sinks is not None)
+        for mask in masks
+        for text, k in asked.items()
+    ]
     mean_rows = np.empty((trace.tokens, trace.tokens))
     for start, rows in trace.blocks(layer, kv_head):
         mean = rows.mean(axis=0)
@@ -203,8 +208,9 @@ def visible_keys(mask, budget, mean, start, totals, extra):
 class _Run:
     """One mask at one budget: its measures, accumulated over the blocks of a head."""
 
-    def __init__(self, mask, text, budget, prefill):
+    def __init__(self, mask, text, budget, prefill, sinks):
         self.mask, self.text, self.budget, self._prefill = mask, text, budget, prefill
+        self._sinks = sinks
         self._totals = self._left_out = None
         self._mass, self._count = 0.0, 0
         self._error = self._errors = self._kl = self._heads = 0.0
@@ -233,14 +239,21 @@ class _Run:
         self._mass += float(mass.mean(axis=0).sum())
         self._count += len(seen)
         with np.errstate(divide="ignore"):
-            self._kl -= float(np.log(mass).sum())
+            self._kl -= float(np.log(mass + self._sink_share(rows)[..., 0]).sum())
         self._heads += mass.size
         if values is not None:
             full = rows @ values
-            distance = np.linalg.norm(renormalise(rows, seen) @ values - full, axis=-1)
+            kept = renormalise(rows, seen, self._sink_share(rows))
+            distance = np.linalg.norm(kept @ values - full, axis=-1)
             size = np.linalg.norm(full, axis=-1)
             self._error += float((distance[size > 0] / size[size > 0]).sum())
             self._errors += int((size > 0).sum())
+
+    def _sink_share(self, rows):
+        """What sinks without a key take of each row [G, B, 1]; exactly 0 without sinks."""
+        if not self._sinks:
+            return np.zeros((*rows.shape[:2], 1))
+        return 1 - rows.sum(axis=-1, keepdims=True)
 
     def result(self, topk):
         """The measures of the head; ``topk`` is the bound, a mean per scored row."""

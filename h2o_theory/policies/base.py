@@ -17,6 +17,7 @@ __all__ = [
     "Policy",
     "heavy_part",
     "one_of",
+    "part_of",
     "share",
     "sinks_within",
     "whole_number",
@@ -193,6 +194,11 @@ def share(policy, name):
             got=value,
             expected="a share from 0 to 1",
         )
+
+
+def part_of(part, budget):
+    """A share of a budget, rounded down exactly: 0.29 of 100 is 29."""
+    return int(Fraction(str(part)) * budget)
 
 
 def heavy_part(recent, budget):

@@ -50,7 +50,7 @@ def _convert(name, key, value, kind):
         (kind,) = (member for member in typing.get_args(kind) if member is not types.NoneType)
     try:
         return kind(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise BadArgument(
             "a parameter has the wrong type",
             where=f"{name}:{key}",
