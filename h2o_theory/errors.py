@@ -9,6 +9,7 @@ __all__ = [
     "BadBudget",
     "ContractBroken",
     "CorruptTrace",
+    "DiskFull",
     "H2OTheoryError",
     "InvalidAttention",
     "MissingDependency",
@@ -18,6 +19,7 @@ __all__ = [
     "RecordingRefused",
     "TextError",
     "TraceNotFound",
+    "UnfinishedTrace",
     "UnknownMask",
     "UnknownPolicy",
     "UnknownTransform",
@@ -104,6 +106,14 @@ class ContractBroken(H2OTheoryError, AssertionError):
 
 class CorruptTrace(H2OTheoryError):
     """A trace is truncated, altered, incomplete or inconsistent; nothing was read from it."""
+
+
+class UnfinishedTrace(H2OTheoryError):
+    """A recording was stopped before its end: no trace yet, but it can be resumed or replaced."""
+
+
+class DiskFull(H2OTheoryError):
+    """What is to be written does not fit on the disk."""
 
 
 class ModelNotFound(H2OTheoryError):

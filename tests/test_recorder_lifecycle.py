@@ -1,6 +1,7 @@
 """Recording changes nothing: same logits, implementation restored, no trace after an error."""
 
 import copy
+import errno
 import gc
 import threading
 import weakref
@@ -21,9 +22,15 @@ from recorder_models import (
     traced_rows,
 )
 
-from h2o_theory.errors import BadArgument, H2OTheoryError, OutputExists, RecordingRefused
+from h2o_theory.errors import (
+    DiskFull,
+    H2OTheoryError,
+    OutputExists,
+    RecordingRefused,
+    UnfinishedTrace,
+)
 from h2o_theory.recorder import buffer, record, registration
-from h2o_theory.trace import open_trace
+from h2o_theory.trace import durable, open_trace
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -70,7 +77,7 @@ def test_an_error_in_the_block_leaves_nothing(tmp_path, monkeypatch):
     model, ids = tiny_model("llama"), tokens(30)
     with pytest.raises(KeyboardInterrupt), record(model, tmp_path / "t"):
         model(ids)
-        assert [name.startswith(".t.partial-") for name in leftovers(tmp_path)] == [True]
+        assert leftovers(tmp_path) == ["t.unfinished"]
         raise KeyboardInterrupt
     assert leftovers(tmp_path) == []
 
@@ -155,15 +162,23 @@ def test_many_small_segments_read_as_one(tmp_path, monkeypatch):
         assert np.abs(traced_rows(large, layer) - traced_rows(small, layer)).max() < 1e-5
 
 
-def test_a_full_disk_is_named_and_cleaned_up(tmp_path, monkeypatch):
-    def full(self, *args, **details):
-        raise OSError(28, "No space left on device")
+def test_a_full_disk_is_named_and_leaves_a_plainly_unfinished_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(buffer, "SEGMENT_BYTES", 1)
+    written = durable.write_durably
 
-    monkeypatch.setattr("h2o_theory.trace.TraceWriter.add_segment", full)
+    def full(path, data):
+        if path.name == "seg-000002.safetensors":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written(path, data)
+
     model = tiny_model("opt")
-    with pytest.raises(BadArgument, match="No space left"), record(model, tmp_path / "t"):
-        model(tokens(10))
-    assert leftovers(tmp_path) == []
+    with monkeypatch.context() as patch, pytest.raises(DiskFull, match="No space left.*resume"):
+        patch.setattr("h2o_theory.trace.writer.write_durably", full)
+        with record(model, tmp_path / "t"):
+            model(tokens(10))
+    assert leftovers(tmp_path) == ["t.unfinished"]
+    with pytest.raises(UnfinishedTrace, match="2 segments"):
+        open_trace(tmp_path / "t")
 
 
 def test_two_models_in_two_threads(tmp_path):

@@ -3,8 +3,6 @@
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-from h2o_theory.errors import BadArgument
-
 __all__ = ["BackgroundWriter"]
 
 QUEUE = 2
@@ -14,8 +12,8 @@ QUEUE = 2
 class BackgroundWriter:
     """Hands segments to a :class:`~h2o_theory.trace.TraceWriter` in order, one at a time.
 
-    A failed write surfaces at the next :meth:`add` or at :meth:`finish`, as BadArgument. Leaving
-    the context waits for the segment being written and drops the others.
+    A failed write surfaces at the next :meth:`add` or at :meth:`finish`. Leaving the context
+    waits for the segment being written and drops the others.
     """
 
     def __init__(self, writer):
@@ -41,9 +39,4 @@ class BackgroundWriter:
             self._collect()
 
     def _collect(self):
-        try:
-            self._waiting.popleft().result()
-        except OSError as error:
-            raise BadArgument(
-                "the trace cannot be written", where=self._writer.out, got=error.strerror or error
-            ) from None
+        self._waiting.popleft().result()

@@ -1,6 +1,7 @@
 """The trace: recorded attention on disk, written beside and renamed, read lazily, never pickled."""
 
 from h2o_theory.trace.reader import Trace, open_trace
+from h2o_theory.trace.size import header_allowance, packed_bytes, predict_bytes, require_room
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
 from h2o_theory.trace.validation import check_attention, validate
 from h2o_theory.trace.writer import TraceWriter
@@ -11,6 +12,10 @@ __all__ = [
     "TraceSpec",
     "TraceWriter",
     "check_attention",
+    "header_allowance",
     "open_trace",
+    "packed_bytes",
+    "predict_bytes",
+    "require_room",
     "validate",
 ]

@@ -9,7 +9,7 @@ import safetensors
 
 from h2o_theory.errors import CorruptTrace
 
-__all__ = ["STORAGE_DTYPES", "map_tensors", "sha256_of", "to_float", "write_tensors"]
+__all__ = ["STORAGE_DTYPES", "map_tensors", "segment_bytes", "sha256_of", "to_float"]
 
 STORAGE_DTYPES = {
     "F64": np.dtype("<f8"),
@@ -21,8 +21,8 @@ STORAGE_DTYPES = {
 """The safetensors dtypes a trace may hold; bfloat16 is mapped as its 16 raw bits."""
 
 
-def write_tensors(path, tensors, dtypes):
-    """Write named arrays to ``path``; ``dtypes`` names those that are not what numpy says they are.
+def segment_bytes(tensors, dtypes):
+    """Named arrays as the bytes of a safetensors file.
 
     numpy has no bfloat16: such a tensor comes as uint16 bits with ``dtypes[name] = "bfloat16"``.
     """
@@ -37,7 +37,7 @@ def write_tensors(path, tensors, dtypes):
         )
         for name, array in arrays.items()
     }
-    safetensors.serialize_file(payload, str(path), None)
+    return safetensors.serialize(payload, None)
 
 
 def sha256_of(path):

@@ -1,13 +1,14 @@
 """Where a trace's tensors come from: memory, or checked and mapped segments on disk."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
 
 from h2o_theory.errors import CorruptTrace, TraceNotFound
+from h2o_theory.trace.manifest import MANIFEST, parse_manifest
 from h2o_theory.trace.segments import map_tensors, sha256_of, to_float
+from h2o_theory.trace.unfinished import is_unfinished, refusal, unfinished_folder
 
 __all__ = ["MemoryStore", "SegmentStore", "packed_range"]
 
@@ -56,11 +57,14 @@ class SegmentStore:
 
     Raises
     ------
-    TraceNotFound, CorruptTrace
+    TraceNotFound, UnfinishedTrace, CorruptTrace
     """
 
     def __init__(self, path):
         self.path = Path(path)
+        pending = self.path if self.path.is_dir() else unfinished_folder(self.path)
+        if pending.is_dir() and (pending != self.path or is_unfinished(pending)):
+            raise refusal(pending)
         if not self.path.is_dir():
             raise TraceNotFound(
                 "no such trace",
@@ -70,8 +74,6 @@ class SegmentStore:
             )
         self.entries, end = self._read_manifest()
         self.spec_text = self._read_spec(end["spec_sha256"])
-        if end["segments"] != len(self.entries):
-            raise self._corrupt("segments are missing", len(self.entries), end["segments"])
         for entry in self.entries:
             self._check_size(entry)
         self._views = {}
@@ -86,7 +88,7 @@ class SegmentStore:
         )
 
     def _read_manifest(self):
-        path = self.path / "manifest.jsonl"
+        path = self.path / MANIFEST
         if not path.is_file():
             raise TraceNotFound(
                 "this folder is not a trace",
@@ -95,16 +97,8 @@ class SegmentStore:
                 hint="Name the folder that h2o-theory record wrote",
             )
         try:
-            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            entries, end = lines[:-1], lines[-1]
-            if end["kind"] != "end" or any(entry["kind"] != "segment" for entry in entries):
-                raise ValueError("the closing line is missing")
-            for entry in entries:
-                entry["file"], entry["bytes"], entry["sha256"], entry["layers"]
-                if Path(entry["file"]).name != entry["file"]:
-                    raise ValueError(f"segment outside the folder: {entry['file']}")
-            return entries, {"segments": end["segments"], "spec_sha256": end["spec_sha256"]}
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+            return parse_manifest(path.read_bytes())
+        except (ValueError, KeyError, TypeError) as error:
             raise self._corrupt(
                 "the manifest is cut off or altered", error, "one JSON line a segment", path
             ) from None
