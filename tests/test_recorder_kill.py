@@ -36,7 +36,10 @@ def whole(tmp_path_factory):
 
 def leave_unfinished(folder):
     """``folder/t.unfinished`` with two segments, by a process of its own that gets killed."""
-    code = "import sys, pathlib, crashing_writer as c; c.prepare_unfinished(pathlib.Path(sys.argv[1]))"
+    code = (
+        "import sys, pathlib, crashing_writer\n"
+        "crashing_writer.prepare_unfinished(pathlib.Path(sys.argv[1]))"
+    )
     tests = Path(crashing_writer.__file__).parent
     subprocess.run([sys.executable, "-c", code, str(folder / "t")], check=True, cwd=tests)
 

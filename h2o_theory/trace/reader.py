@@ -6,9 +6,10 @@ import numpy as np
 
 from h2o_theory.attention import attention_rows
 from h2o_theory.errors import BadArgument, OutOfRange
-from h2o_theory.trace.spec import LayerSpec, TraceSpec
-from h2o_theory.trace.store import MemoryStore, SegmentStore, packed_range
-from h2o_theory.trace.validation import check_attention
+from h2o_theory.trace.foreign import kv_heads_by_layer, packed_attention, rows_spec
+from h2o_theory.trace.packing import unpack_rows
+from h2o_theory.trace.spec import TraceSpec
+from h2o_theory.trace.store import MemoryStore, SegmentStore
 from h2o_theory.trace.writer import TraceWriter
 
 __all__ = ["BLOCK_ROWS", "Trace", "open_trace"]
@@ -33,12 +34,15 @@ def open_trace(path):
     ------
     TraceNotFound
         If there is no such folder or it is not a trace.
+    UnfinishedTrace
+        If the recording was stopped before its end; says how far it got and how to go on.
     CorruptTrace
         If a file is missing, truncated or altered, or the manifest is incomplete. A segment's
         checksum is verified when it is first read.
     """
     store = SegmentStore(path)
     spec = TraceSpec.from_json(store.spec_text, Path(path) / "spec.json")
+    store.require([layer.layer for layer in spec.layers], spec.tokens)
     return Trace(spec, store, name=Path(path).resolve().name)
 
 
@@ -102,6 +106,10 @@ class Trace:
         """A whole stored tensor, all heads; kind is one of ``q, k, v, p, lo, hi``."""
         heads = None if kind in ("lo", "hi") else slice(None)
         return self._store.read(layer, kind, heads, 0, self.tokens)
+
+    def parts(self):
+        """Segments as (label, layers, start, stop, {tensor: (shape, dtype)}); nothing is read."""
+        return self._store.parts()
 
     def verify_segments(self):
         """Verify every segment's checksum now; returns how many there are (0 in memory)."""
@@ -169,7 +177,10 @@ class Trace:
                 expected=f"within 0 to {self.tokens}",
             )
         if self.spec.content == "attention":
-            return self._packed_rows(spec, q_heads, start, stop)
+            rows = self.stored_rows(layer, kv_head, start, stop)
+            if spec.sinks is None:
+                rows /= rows.sum(axis=-1, keepdims=True)
+            return rows
         lo = self._store.read(layer, "lo", None, start, stop)
         hi = self._store.read(layer, "hi", None, start, stop)
         return attention_rows(
@@ -182,16 +193,16 @@ class Trace:
             None if spec.sinks is None else spec.sinks[q_heads],
         )
 
-    def _packed_rows(self, spec, q_heads, start, stop):
-        packed = self._store.read(spec.layer, "p", q_heads, start, stop)
-        rows = np.zeros((spec.group, stop - start, self.tokens))
-        offset = packed_range(0, start)[1]
-        for t in range(start, stop):
-            begin, end = packed_range(t, t + 1)
-            rows[:, t - start, : t + 1] = packed[:, begin - offset : end - offset]
-        if spec.sinks is None:
-            rows /= rows.sum(axis=-1, keepdims=True)
-        return rows
+    def stored_rows(self, layer, kv_head, start=0, stop=None):
+        """Rows of a trace of attention matrices as they are stored, not rescaled; float64.
+
+        Shape and errors are those of :meth:`rows`; BadArgument if the trace holds Q and K.
+        """
+        (_, _, q_heads), stop = self._head(layer, kv_head), self._stop(stop)
+        if self.spec.content != "attention":
+            raise BadArgument("the trace stores no rows but Q and K", where=self.name)
+        packed = self._store.read(layer, "p", q_heads, start, stop)
+        return unpack_rows(packed, start, stop, self.tokens)
 
     def blocks(self, layer, kv_head, block_rows=BLOCK_ROWS):
         """Yield ``(start, rows)`` for consecutive blocks of rows, O(block_rows x T) memory."""
@@ -206,13 +217,15 @@ class Trace:
 
         Parameters
         ----------
-        attention : array [L, H, T, T]
-            Post-softmax, causal. Checked by :func:`check_attention`; rows are then rescaled to
-            sum to one in float64.
-        kv_heads : int, optional
-            Number of kv_heads the H query heads are grouped into; H by default.
+        attention : array [L, H, T, T], or a sequence of [H, T, T] or [1, H, T, T]
+            Post-softmax, causal; a tuple as ``output_attentions`` gives it will do. Checked by
+            :func:`check_attention` and kept as it is; rows are rescaled to sum to one in
+            float64 when they are read.
+        kv_heads : int or list of int, optional
+            Number of kv_heads that the H query heads are grouped into, for all layers or for
+            each; H by default.
         values : array [L, kv_heads, T, dv], optional
-            Enables the output error.
+            Enables the output error; stored in the dtype of the attention.
         layers : list of int, optional
             Layer numbers; 0 .. L-1 by default.
         name : str
@@ -226,51 +239,35 @@ class Trace:
         BadArgument
             For shapes that do not fit together.
         """
-        attention = check_attention(attention)
-        n_layers, q_heads, tokens, _ = attention.shape
-        kv_heads = q_heads if kv_heads is None else kv_heads
-        layers = list(range(n_layers)) if layers is None else [int(layer) for layer in layers]
-        if kv_heads < 1 or q_heads % kv_heads:
-            raise BadArgument(
-                "query heads do not divide into kv_heads",
-                where="kv_heads",
-                got=f"{q_heads} query heads, {kv_heads} kv_heads",
-            )
-        if len(layers) != n_layers or len(set(layers)) != n_layers:
+        packed, tokens = packed_attention(attention)
+        dtype, q_heads = packed[0].dtype.name, [rows.shape[0] for rows in packed]
+        counts = kv_heads_by_layer(q_heads, kv_heads)
+        layers = range(len(packed)) if layers is None else [int(layer) for layer in layers]
+        if len(layers) != len(packed) or len(set(layers)) != len(packed):
             raise BadArgument(
                 "one distinct number per layer is needed",
                 where="layers",
-                got=layers,
-                expected=f"{n_layers} numbers",
+                got=list(layers),
+                expected=f"{len(packed)} numbers",
             )
-        tensors = {}
-        below = np.tril_indices(tokens)
-        for index, layer in enumerate(layers):
-            tensors[f"{layer}.p"] = attention[index][:, below[0], below[1]]
+        tensors = {f"{layer}.p": rows for layer, rows in zip(layers, packed, strict=True)}
         value_dim = 0
         if values is not None:
-            values = np.asarray(values)
-            if values.ndim != 4 or values.shape[:3] != (n_layers, kv_heads, tokens):
+            values = np.asarray(values, dtype=dtype)
+            value_dim = values.shape[-1] if values.ndim == 4 else 0
+            expected = {(len(packed), count, tokens, value_dim) for count in counts}
+            if {values.shape} != expected or not value_dim:
                 raise BadArgument(
                     "values do not fit the attention",
                     where="values",
                     got=values.shape,
-                    expected=(n_layers, kv_heads, tokens, "dv"),
+                    expected=(len(packed), counts[0], tokens, "dv"),
                 )
-            value_dim = values.shape[3]
-            for index, layer in enumerate(layers):
-                tensors[f"{layer}.v"] = values[index]
-        spec = TraceSpec(
-            tokens=tokens,
-            layers=tuple(
-                LayerSpec(layer, q_heads, kv_heads, 0, value_dim, 1.0) for layer in layers
-            ),
-            content="attention",
-            dtype=str(attention.dtype),
-            model=model or {},
-            prompt_length=tokens,
+            tensors |= {f"{layer}.v": part for layer, part in zip(layers, values, strict=True)}
+        spec = rows_spec(
+            tokens, dtype, layers, q_heads, counts, value_dim=value_dim, model=model or {}
         )
-        return cls(spec, MemoryStore(tensors), name)
+        return cls(spec, MemoryStore(tensors, tuple(layers), tokens), name)
 
     def save(self, path, *, overwrite=False):
         """Write to a folder, one segment a layer, beside and renamed; returns the path."""

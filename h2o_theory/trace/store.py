@@ -7,22 +7,18 @@ import numpy as np
 
 from h2o_theory.errors import CorruptTrace, TraceNotFound
 from h2o_theory.trace.manifest import MANIFEST, parse_manifest
-from h2o_theory.trace.segments import map_tensors, sha256_of, to_float
+from h2o_theory.trace.packing import packed_range
+from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors, sha256_of, to_float
 from h2o_theory.trace.unfinished import is_unfinished, refusal, unfinished_folder
 
-__all__ = ["MemoryStore", "SegmentStore", "packed_range"]
-
-
-def packed_range(start, stop):
-    """Offsets of rows ``start .. stop`` in a packed lower triangle: row t holds t + 1 entries."""
-    return start * (start + 1) // 2, stop * (stop + 1) // 2
+__all__ = ["MemoryStore", "SegmentStore"]
 
 
 class MemoryStore:
     """Tensors held in memory, named as in a segment, for traces made from arrays."""
 
-    def __init__(self, tensors):
-        self._tensors = tensors
+    def __init__(self, tensors, layers, tokens):
+        self._tensors, self._layers, self._tokens = tensors, layers, tokens
 
     def names(self, layer):
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
@@ -34,6 +30,11 @@ class MemoryStore:
         if kind == "p":
             start, stop = packed_range(start, stop)
         return tensor[start:stop] if heads is None else tensor[heads, start:stop]
+
+    def parts(self):
+        """One part: everything, see :meth:`SegmentStore.parts`."""
+        found = {name: (array.shape, array.dtype.name) for name, array in self._tensors.items()}
+        yield "memory", self._layers, 0, self._tokens, found
 
     def verify_all(self):
         """There are no files to verify."""
@@ -76,7 +77,7 @@ class SegmentStore:
         self.spec_text = self._read_spec(end["spec_sha256"])
         for entry in self.entries:
             self._check_size(entry)
-        self._views = {}
+        self._views, self._segments = {}, {}
 
     def _corrupt(self, what, got, expected, where=None):
         return CorruptTrace(
@@ -145,6 +146,11 @@ class SegmentStore:
 
     def segments(self, layer):
         """Manifest entries of a layer in token order, without a gap or an overlap between them."""
+        if layer not in self._segments:
+            self._segments[layer] = self._ordered(layer)
+        return self._segments[layer]
+
+    def _ordered(self, layer):
         entries = [entry for entry in self.entries if layer in entry["layers"]]
         entries.sort(key=lambda entry: entry["start"])
         reached = 0
@@ -154,7 +160,23 @@ class SegmentStore:
                     f"layer {layer} has a gap or an overlap", f"token {entry['start']}", reached
                 )
             reached = entry["stop"]
+        if not entries:
+            raise self._corrupt("a layer has no segment", f"layer {layer}", "one or more")
         return entries
+
+    def require(self, layers, tokens):
+        """Raise CorruptTrace unless the segments hold every layer from token 0 to ``tokens``."""
+        for layer in layers:
+            reached = self.segments(layer)[-1]["stop"]
+            if reached != tokens:
+                raise self._corrupt(f"layer {layer} ends early or late", reached, tokens)
+
+    def parts(self):
+        """Segments as (file, layers, start, stop, {tensor: (shape, dtype)}), headers only."""
+        for entry in self.entries:
+            views = self._tensors(entry).items()
+            found = {name: (view.shape, DTYPE_NAMES[dtype]) for name, (view, dtype) in views}
+            yield entry["file"], entry["layers"], entry["start"], entry["stop"], found
 
     def names(self, layer):
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
@@ -166,30 +188,30 @@ class SegmentStore:
 
         A single segment of a dtype numpy knows is handed out as a mapped view, not a copy.
         """
+        entries = self.segments(layer)
+        touched = [entry for entry in entries if entry["start"] < stop and start < entry["stop"]]
         pieces = []
-        for entry in self.segments(layer):
-            begin, end = max(start, entry["start"]), min(stop, entry["stop"])
-            if begin >= end:
-                continue
-            try:
-                view, dtype = self._tensors(entry)[f"{layer}.{kind}"]
-            except KeyError:
-                raise self._corrupt(
-                    "a tensor is missing",
-                    f"{layer}.{kind}",
-                    "q, k, v, lo, hi or p",
-                    self.path / entry["file"],
-                ) from None
-            begin, end = begin - entry["start"], end - entry["start"]
+        # No rows at all are an empty piece of the first segment, which knows shape and dtype.
+        for entry in touched or entries[:1]:
+            view, dtype = self._view(entry, f"{layer}.{kind}")
+            begin, end = (min(max(t, entry["start"]), entry["stop"]) for t in (start, stop))
+            base = entry["start"]
             if kind == "p":
-                base = packed_range(0, entry["start"])[1]
-                begin, end = packed_range(begin + entry["start"], end + entry["start"])
-                begin, end = begin - base, end - base
+                (base, begin), (_, end) = packed_range(base, begin), packed_range(0, end)
+            begin, end = begin - base, end - base
             piece = view[begin:end] if heads is None else view[heads, begin:end]
             pieces.append(to_float(piece, dtype))
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces, axis=0 if heads is None else 1)
+
+    def _view(self, entry, name):
+        try:
+            return self._tensors(entry)[name]
+        except KeyError:
+            raise self._corrupt(
+                "a tensor is missing", name, "as the spec declares", self.path / entry["file"]
+            ) from None
 
     def content_hash(self):
         """SHA-256 over the segments' checksums, which change with any recorded value."""
