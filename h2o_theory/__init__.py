@@ -21,6 +21,7 @@ _HOMES = {
     "TraceSpec": "h2o_theory.trace",
     "certified_interval": "h2o_theory.engine",
     "certified_optimum": "h2o_theory.engine",
+    "import_attention": "h2o_theory.trace",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
     "open_trace": "h2o_theory.trace",

@@ -1,8 +1,10 @@
 """How large a trace will be, known before it is recorded, and whether it fits on the disk."""
 
 import shutil
+from pathlib import Path
 
 from h2o_theory.errors import BadArgument, DiskFull
+from h2o_theory.trace.spec import TraceSpec
 
 __all__ = ["DISK_MARGIN", "header_allowance", "packed_bytes", "predict_bytes", "require_room"]
 
@@ -61,14 +63,14 @@ def header_allowance(spec):
     return (64 << 10) + (2 << 10) * len(spec.layers) + 40 * spec.tokens + predict_bytes(spec) // 100
 
 
-def require_room(path, spec, present=0):
-    """Refuse a recording that would not fit on the disk of ``path``.
+def require_room(path, specs, present=0):
+    """Refuse recordings that would not fit on the disk of ``path`` together.
 
     Parameters
     ----------
     path : path
-        The folder of the trace; it need not exist.
-    spec : TraceSpec
+        The folder of the trace or traces; it need not exist.
+    specs : TraceSpec or list of TraceSpec
         What is to be recorded.
     present : int
         Bytes of it that are already on the disk.
@@ -78,11 +80,13 @@ def require_room(path, spec, present=0):
     DiskFull
         If the free space less :data:`DISK_MARGIN` is smaller than what would be written.
     """
-    place = path.absolute()
+    place = Path(path).absolute()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
-    needed = max(predict_bytes(spec) + header_allowance(spec) - present, 0)
+    specs = [specs] if isinstance(specs, TraceSpec) else specs
+    planned = sum(predict_bytes(spec) + header_allowance(spec) for spec in specs)
+    needed = max(planned - present, 0)
     if needed > free - DISK_MARGIN:
         raise DiskFull(
             "the recording does not fit on the disk",
