@@ -46,6 +46,6 @@ def named_errors(where, hint=""):
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull("the disk is full", where=where, got=reason, hint=hint) from None
         raise BadArgument("cannot write the trace there", where=where, got=reason) from None

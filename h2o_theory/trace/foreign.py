@@ -7,7 +7,7 @@ from h2o_theory.trace.packing import pack_rows
 from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
 
-__all__ = ["check_attention", "kv_heads_by_layer", "packed_attention", "row_blocks", "rows_spec"]
+__all__ = ["check_attention", "kv_heads_by_layer", "row_blocks", "rows_spec", "trace_of_rows"]
 
 BLOCK_BYTES = 32 << 20
 """Rows of a layer looked at together take about this much in float64."""
@@ -95,14 +95,44 @@ def row_blocks(array):
         yield start, np.asarray(rows, dtype=rows.dtype.newbyteorder("="))
 
 
-def packed_attention(attention):
-    """Checked attention as packed rows [H, T (T + 1) / 2] per layer, and the length T."""
-    layers = check_attention(attention)
-    packed = [
-        np.concatenate([pack_rows(rows, start) for start, rows in row_blocks(array)], axis=1)
-        for array in layers
-    ]
-    return packed, layers[0].shape[1]
+def trace_of_rows(attention, kv_heads, values, layers, model):
+    """Spec and tensors of a trace in memory; the parameters are those of ``from_attention``.
+
+    Raises
+    ------
+    InvalidAttention, BadArgument
+    """
+    arrays = check_attention(attention)
+    tokens, dtype = arrays[0].shape[1], arrays[0].dtype.name
+    q_heads = [array.shape[0] for array in arrays]
+    counts = kv_heads_by_layer(q_heads, kv_heads)
+    layers = list(range(len(arrays))) if layers is None else [int(layer) for layer in layers]
+    if len(layers) != len(arrays) or len(set(layers)) != len(arrays):
+        raise BadArgument(
+            "one distinct number per layer is needed",
+            where="layers",
+            got=layers,
+            expected=f"{len(arrays)} numbers",
+        )
+    tensors = {}
+    for layer, array in zip(layers, arrays, strict=True):
+        blocks = [pack_rows(rows, start) for start, rows in row_blocks(array)]
+        tensors[f"{layer}.p"] = np.concatenate(blocks, axis=1)
+    value_dim = 0
+    if values is not None:
+        values = np.asarray(values, dtype=dtype)
+        value_dim = values.shape[-1] if values.ndim == 4 else 0
+        expected = {(len(arrays), count, tokens, value_dim) for count in counts}
+        if not value_dim or {values.shape} != expected:
+            raise BadArgument(
+                "values do not fit the attention",
+                where="values",
+                got=values.shape,
+                expected=(len(arrays), counts[0], tokens, "dv"),
+            )
+        tensors |= {f"{layer}.v": part for layer, part in zip(layers, values, strict=True)}
+    spec = rows_spec(tokens, dtype, layers, q_heads, counts, value_dim=value_dim, model=model)
+    return spec, tensors
 
 
 def kv_heads_by_layer(q_heads, kv_heads):

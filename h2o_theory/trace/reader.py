@@ -6,10 +6,12 @@ import numpy as np
 
 from h2o_theory.attention import attention_rows
 from h2o_theory.errors import BadArgument, OutOfRange
-from h2o_theory.trace.foreign import kv_heads_by_layer, packed_attention, rows_spec
+from h2o_theory.trace.foreign import trace_of_rows
+from h2o_theory.trace.memory import MemoryStore
 from h2o_theory.trace.packing import unpack_rows
 from h2o_theory.trace.spec import TraceSpec
-from h2o_theory.trace.store import MemoryStore, SegmentStore
+from h2o_theory.trace.store import SegmentStore
+from h2o_theory.trace.summary import ranges, summarise
 from h2o_theory.trace.writer import TraceWriter
 
 __all__ = ["BLOCK_ROWS", "Trace", "open_trace"]
@@ -90,7 +92,7 @@ class Trace:
                 "the trace has no such layer",
                 where=self.name,
                 got=f"layer {layer}",
-                expected=f"one of {_ranges(self.layers)}",
+                expected=f"one of {ranges(self.layers)}",
             )
         return self._layers[layer]
 
@@ -123,7 +125,7 @@ class Trace:
                 "the trace holds no such kv_head",
                 where=f"{self.name}, layer {layer}",
                 got=kv_head,
-                expected=f"one of {_ranges(self.kv_heads(layer))}",
+                expected=f"one of {ranges(self.kv_heads(layer))}",
             )
         place = spec.kv_head_ids.index(kv_head)
         return spec, slice(place, place + 1), slice(place * spec.group, (place + 1) * spec.group)
@@ -239,35 +241,9 @@ class Trace:
         BadArgument
             For shapes that do not fit together.
         """
-        packed, tokens = packed_attention(attention)
-        dtype, q_heads = packed[0].dtype.name, [rows.shape[0] for rows in packed]
-        counts = kv_heads_by_layer(q_heads, kv_heads)
-        layers = range(len(packed)) if layers is None else [int(layer) for layer in layers]
-        if len(layers) != len(packed) or len(set(layers)) != len(packed):
-            raise BadArgument(
-                "one distinct number per layer is needed",
-                where="layers",
-                got=list(layers),
-                expected=f"{len(packed)} numbers",
-            )
-        tensors = {f"{layer}.p": rows for layer, rows in zip(layers, packed, strict=True)}
-        value_dim = 0
-        if values is not None:
-            values = np.asarray(values, dtype=dtype)
-            value_dim = values.shape[-1] if values.ndim == 4 else 0
-            expected = {(len(packed), count, tokens, value_dim) for count in counts}
-            if {values.shape} != expected or not value_dim:
-                raise BadArgument(
-                    "values do not fit the attention",
-                    where="values",
-                    got=values.shape,
-                    expected=(len(packed), counts[0], tokens, "dv"),
-                )
-            tensors |= {f"{layer}.v": part for layer, part in zip(layers, values, strict=True)}
-        spec = rows_spec(
-            tokens, dtype, layers, q_heads, counts, value_dim=value_dim, model=model or {}
-        )
-        return cls(spec, MemoryStore(tensors, tuple(layers), tokens), name)
+        spec, tensors = trace_of_rows(attention, kv_heads, values, layers, model or {})
+        numbers = [layer.layer for layer in spec.layers]
+        return cls(spec, MemoryStore(tensors, numbers, spec.tokens), name)
 
     def save(self, path, *, overwrite=False):
         """Write to a folder, one segment a layer, beside and renamed; returns the path."""
@@ -287,30 +263,4 @@ class Trace:
 
     def info(self):
         """A flat dictionary of what the trace holds, in the order a person would read it."""
-        first = self._layers[self.layers[0]]
-        return {
-            "trace": self.name,
-            "trace_id": self.trace_id,
-            "model": self.spec.model.get("id", "unknown"),
-            "family": self.spec.model.get("family", "unknown"),
-            "text": self.spec.text.get("name", "unknown"),
-            "tokens": self.tokens,
-            "layers": _ranges(self.layers),
-            "q_heads": first.q_heads,
-            "kv_heads": first.kv_heads,
-            "head_dim": first.head_dim,
-            "content": self.spec.content,
-            "dtype": self.spec.dtype,
-            "token_strings": self.spec.token_strings is not None,
-        }
-
-
-def _ranges(numbers):
-    """``0-3, 7`` for 0, 1, 2, 3, 7."""
-    runs = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+        return summarise(self)
