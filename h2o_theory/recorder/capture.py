@@ -8,7 +8,7 @@ from pathlib import Path
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.background import BackgroundWriter
 from h2o_theory.recorder.dependencies import require
-from h2o_theory.recorder.families import check_layers, check_model
+from h2o_theory.recorder.admission import check_layers, check_model
 from h2o_theory.recorder.models import DTYPES, LoadedModel
 from h2o_theory.recorder.provenance import describe
 from h2o_theory.recorder.registration import intercepted
