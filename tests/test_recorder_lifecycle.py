@@ -12,12 +12,10 @@ import torch
 import transformers
 from recorder_models import (
     CACHE,
-    FAMILIES,
+    CORE,
     LAYERS,
     leftovers,
     own_rows,
-    tiny_config,
-    tiny_model,
     tokens,
     traced_rows,
 )
@@ -30,12 +28,13 @@ from h2o_theory.errors import (
     UnfinishedTrace,
 )
 from h2o_theory.recorder import buffer, record, registration
+from h2o_theory.recorder.tiny import tiny_config, tiny_model
 from h2o_theory.trace import durable, open_trace
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_logits_are_bit_identical(tmp_path, family, attention, dtype):
     model, ids = tiny_model(family, attention=attention, dtype=dtype), tokens(40)
     with torch.no_grad():
@@ -47,7 +46,7 @@ def test_logits_are_bit_identical(tmp_path, family, attention, dtype):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_the_implementation_is_restored(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(10)
     with record(model, tmp_path / "t"):
@@ -92,7 +91,7 @@ def test_a_block_without_a_forward_pass_is_refused(tmp_path):
 
 def test_a_swallowed_refusal_still_spoils_the_recording(tmp_path):
     model, ids = tiny_model("opt"), tokens(10)
-    with pytest.raises(RecordingRefused, match="more than one sequence"):
+    with pytest.raises(RecordingRefused, match="number of sequences changed"):
         with record(model, tmp_path / "t"):
             model(ids)
             try:
@@ -242,8 +241,16 @@ def test_a_copy_made_while_recording_says_what_is_wrong(tmp_path):
         stray(ids)
 
 
-def test_progress_is_told_layer_by_layer(tmp_path):
+def test_progress_is_told_by_layer_chunk_and_step(tmp_path):
     seen, model = [], tiny_model("opt")
-    with record(model, tmp_path / "t", layers=[0, 2], progress=lambda *step: seen.append(step)):
-        model(tokens(10))
-    assert seen == [(1, 2, "layer 0"), (2, 2, "layer 2")]
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad(), record(
+        model, tmp_path / "t", layers=[0, 2], tokens=18, progress=lambda *step: seen.append(step)
+    ):
+        for piece in tokens(18).split([10, 6, 1, 1], dim=1):
+            model(piece, **{CACHE: cache}, use_cache=True)
+    assert seen == [
+        (1, 2, "tokens 0 to 9, layers"), (2, 2, "tokens 0 to 9, layers"),
+        (1, 2, "tokens 10 to 15, layers"), (2, 2, "tokens 10 to 15, layers"),
+        (1, 2, "tokens one at a time"), (2, 2, "tokens one at a time"),
+    ]  # fmt: skip
