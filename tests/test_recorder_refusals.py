@@ -12,13 +12,10 @@ from h2o_theory.errors import (
     MissingDependency,
     OutOfRange,
     RecordingRefused,
-    TextError,
     UnsupportedModel,
 )
-from h2o_theory.recorder import FAMILIES, admission, record, record_text
-from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.recorder import FAMILIES, admission, record
 from h2o_theory.recorder.tiny import tiny_model
-from h2o_theory.trace import open_trace
 
 
 def require_refusal(error, folder, model, *calls, match="", **options):
@@ -295,7 +292,9 @@ def test_a_model_that_is_not_one(tmp_path):
         ({"layers": []}, BadArgument, "no layer"),
         ({"layers": ["0"]}, BadArgument, "integers"),
         ({"layers": 2}, BadArgument, "integers"),
-        ({"store": "kv"}, BadArgument, "got kv; expected qkv or qk"),
+        ({"kv_heads": [4]}, OutOfRange, "no such kv_head.*got 4; expected 0 to 3"),
+        ({"kv_heads": []}, BadArgument, "no kv_head"),
+        ({"store": "kv"}, BadArgument, "got kv; expected qkv or qk or attention"),
         ({"dtype": "float8"}, BadArgument, "got float8"),
         ({"self_check_rows": 0}, BadArgument, "got 0"),
         ({"self_check_rows": 1.5}, BadArgument, "got 1.5"),
@@ -304,59 +303,6 @@ def test_a_model_that_is_not_one(tmp_path):
 )
 def test_bad_arguments(tmp_path, options, error, match):
     require_refusal(error, tmp_path, tiny_model("opt"), match=match, **options)
-
-
-class Words:
-    """A tokenizer of words, each its own length in letters plus three."""
-
-    def __call__(self, text, verbose=True):
-        return {"input_ids": [3 + len(word) for word in text.split()]}
-
-    def decode(self, ids):
-        return "x" * (ids[0] - 3)
-
-
-def loaded(family="opt"):
-    return LoadedModel(tiny_model(family), Words(), "words", family, "r1", "test")
-
-
-def test_recording_a_text(tmp_path):
-    steps = []
-    recording = record_text(
-        loaded(), "a bb a ccc a dd", 5, tmp_path / "t", token_strings=True, text_name="letters",
-        progress=lambda *step: steps.append(step),
-    )  # fmt: skip
-    spec = open_trace(recording.path).spec
-    assert spec.token_ids == (4, 5, 4, 6, 4) and spec.token_strings == ("x", "xx", "x", "xxx", "x")
-    assert spec.text == {"name": "letters", "characters": 15} and spec.prompt_length == 5
-    assert spec.model["id"] == "words" and spec.model["revision"] == "r1"
-    assert [step[0] for step in steps] == [1, 2, 3]
-    whole = record_text(loaded().model, "a bb", None, tmp_path / "u", tokenizer=Words())
-    assert whole.report.rows == 2
-
-
-@pytest.mark.parametrize(
-    "text, count, error, match",
-    [
-        ("", 5, TextError, "empty"),
-        (" \n ", None, TextError, "empty"),
-        (None, 5, TextError, "empty"),
-        ("a b c", 4, TextError, "got 3 tokens; expected at least 4"),
-        ("a b c", 0, BadArgument, "got 0"),
-        ("a b c", 2.0, BadArgument, "integer"),
-        ("a b c", True, BadArgument, "integer"),
-        ("a " * 200, None, BadArgument, "got 200; expected at most 128"),
-    ],
-)
-def test_bad_texts(tmp_path, text, count, error, match):
-    with pytest.raises(error, match=match):
-        record_text(loaded(), text, count, tmp_path / "t")
-    assert leftovers(tmp_path) == []
-
-
-def test_a_text_without_a_tokenizer(tmp_path):
-    with pytest.raises(BadArgument, match="tokenizer"):
-        record_text(tiny_model("opt"), "a b", 2, tmp_path / "t")
 
 
 def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 _WIDTH_WITHOUT_TERMINAL = 160
+_FINISHED_BARS = 8
 
 
 @contextlib.contextmanager
@@ -34,12 +35,16 @@ def shown_progress():
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
-        known = {}
+        known, finished = {}, []
 
         def progress(done, total, label):
             if label not in known:
                 known[label] = bars.add_task(label, total=total)
             bars.update(known[label], completed=done, total=total)
+            if done == total:
+                finished.append(label)
+            if len(finished) > _FINISHED_BARS:
+                bars.remove_task(known.pop(finished.pop(0)))
 
         yield progress
 
