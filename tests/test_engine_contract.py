@@ -30,7 +30,7 @@ def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
 @pytest.mark.parametrize("name", DECIDING)
 def test_contract(name):
     report = check_policy(name)
-    assert report.policy == name and len(report.checks) == 6
+    assert report.policy == name and len(report.checks) == 10
 
 
 @pytest.mark.parametrize(
