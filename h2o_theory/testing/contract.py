@@ -8,7 +8,7 @@ import numpy as np
 from h2o_theory.engine.measure import topk_mass
 from h2o_theory.errors import BadArgument, ContractBroken
 from h2o_theory.optimum import optimum_curve, to_fixed_point
-from h2o_theory.policies import Policy, make_policy
+from h2o_theory.policies import make_policy
 from h2o_theory.testing.instances import random_rows, random_tensors, schedule_of, schedules_of
 
 __all__ = ["ContractReport", "check_policy", "frozen_since"]
@@ -210,7 +210,8 @@ def _keeps_heads_apart(policy, rng):
 
 
 def _starts_alike_raw_and_renormalised(policy, rng):
-    if not isinstance(policy, Policy) or not hasattr(policy, "rows"):
+    names = getattr(policy, "__dataclass_fields__", {})
+    if "rows" not in names:
         return
     rows = random_rows(rng, 2, 30)
     for prefill in (0, 12):
@@ -228,7 +229,7 @@ def _starts_alike_raw_and_renormalised(policy, rng):
 
 
 def _serves_all_budgets_in_one_pass(policy, rng):
-    if not isinstance(policy, Policy) or not policy.nested:
+    if not getattr(policy, "nested", False):
         return
     for rows in _instances(rng):
         tokens = rows.shape[1]

@@ -6,7 +6,7 @@ from h2o_theory.engine.run import make_run
 from h2o_theory.engine.stack import StackRun
 from h2o_theory.policies import TENSORS, Context, Tensors
 
-__all__ = ["needs_tensors", "random_rows", "random_tensors", "schedule_of", "schedules_of"]
+__all__ = ["random_rows", "random_tensors", "schedule_of", "schedules_of"]
 
 
 def random_rows(rng, group, tokens):
@@ -27,11 +27,6 @@ def random_tensors(rng, group, tokens, width=6):
     return Tensors(queries, unrotated, keys, values, width**-0.5, (100.0, width))
 
 
-def needs_tensors(policy):
-    """Whether the policy looks at more than positions and rows."""
-    return bool(set(policy.needs.split()) & set(TENSORS))
-
-
 def schedule_of(
     policy, rows, budget, *, prefill=0, seed=0, kv_head=0, block_rows=None, tensors=None
 ):
@@ -41,22 +36,24 @@ def schedule_of(
     same) if there are none.
     """
     tokens = rows.shape[1]
-    context = Context(budget, tokens, prefill, kv_head=kv_head, seed=seed)
-    run = make_run(policy, context, rows.mean(axis=0), _tensors(policy, rows, tensors))
+    tensors = _tensors(policy, rows, tensors)
+    context = Context(budget, tokens, prefill, kv_head=kv_head, seed=seed, tensors=tensors)
+    run = make_run(policy, context, rows.mean(axis=0))
     _feed(run, rows, block_rows)
     return run.evicted_at
 
 
 def schedules_of(policy, rows, budgets, *, prefill=0, block_rows=None, tensors=None):
     """The schedules of a nested policy at budgets that share their protected parts, in one pass."""
-    contexts = [Context(budget, rows.shape[1], prefill) for budget in budgets]
-    run = StackRun(policy, contexts, rows.mean(axis=0), _tensors(policy, rows, tensors))
+    tensors = _tensors(policy, rows, tensors)
+    contexts = [Context(k, rows.shape[1], prefill, tensors=tensors) for k in budgets]
+    run = StackRun(policy, contexts, rows.mean(axis=0))
     _feed(run, rows, block_rows)
     return run.schedules
 
 
 def _tensors(policy, rows, tensors):
-    if tensors is None and needs_tensors(policy):
+    if tensors is None and set(policy.needs.split()) & set(TENSORS):
         return random_tensors(np.random.default_rng(0), *rows.shape[:2])
     return tensors
 
