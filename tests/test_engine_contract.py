@@ -1,5 +1,7 @@
 """Properties that hold for every registered policy, whatever its rule."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import reference
@@ -8,16 +10,17 @@ import h2o_theory as ht
 from h2o_theory.engine import PlainPolicy
 from h2o_theory.errors import ContractBroken
 from h2o_theory.policies import Context, available, make_policy
-from h2o_theory.testing import check_policy, frozen_since, schedule_of
+from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
 from h2o_theory.trace import Trace
 
 DECIDING = sorted(set(available()) - {"full", "optimum"})
+QUERIES = ("queries", "unrotated")
 ALL = "full,recent,sink,random,random:form=fresh,h2o,h2o:rows=raw,heavy,tova,tova:shared=kv_head,"
 ALL += "lru,lfu,greedy,belady,belady_mass,optimum"
 
 
-def evict(policy, rows, budget, prefill=0, seed=0):
-    return schedule_of(policy, rows, budget, prefill=prefill, seed=seed)
+def evict(policy, rows, budget, prefill=0, seed=0, tensors=None):
+    return schedule_of(policy, rows, budget, prefill=prefill, seed=seed, tensors=tensors)
 
 
 def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
@@ -108,10 +111,14 @@ def test_group_sum_and_mean_agree():
 
 
 def test_duplicated_query_heads_change_nothing():
-    rows = reference.softmax_rows(np.random.default_rng(6), 1, 40)
+    rng = np.random.default_rng(6)
+    rows, tensors = reference.softmax_rows(rng, 1, 40), random_tensors(rng, 1, 40)
+    doubled = {name: np.repeat(getattr(tensors, name), 2, axis=0) for name in QUERIES}
+    doubled = dataclasses.replace(tensors, **doubled)
     for name in DECIDING:
-        one = evict(make_policy(name), rows, 8)
-        assert (one == evict(make_policy(name), np.repeat(rows, 2, axis=0), 8)).all(), name
+        one = evict(make_policy(name), rows, 8, tensors=tensors)
+        two = evict(make_policy(name), np.repeat(rows, 2, axis=0), 8, tensors=doubled)
+        assert (one == two).all(), name
 
 
 @pytest.mark.parametrize("prefill", [0, 1, 13])
