@@ -1,13 +1,12 @@
 """H2O as the released few-shot evaluation masks it: newcomers get one row to prove themselves."""
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Parts, Policy, share
+from h2o_theory.policies.base import Parts, Policy, part_of, share
 from h2o_theory.policies.registry import register
 
 __all__ = ["H2OLmEval"]
@@ -72,7 +71,7 @@ class H2OLmEval(Policy):
 
     def parts(self, budget):
         """The window holds rb + 1 entries, the query's own included."""
-        n_recent = min(int(Fraction(str(self.recent)) * budget), budget - 1) + 1
+        n_recent = min(part_of(self.recent, budget), budget - 1) + 1
         return Parts(0, budget - n_recent, n_recent)
 
     def settings(self, context):
