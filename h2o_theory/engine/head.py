@@ -40,9 +40,9 @@ class Head:
     prefill: int
     seed: int
 
-    def context(self, budget, tokens):
+    def context(self, budget, tokens, tensors=None):
         """What the policies of this head are told."""
-        return Context(budget, tokens, self.prefill, self.layer, self.kv_head, self.seed)
+        return Context(budget, tokens, self.prefill, self.layer, self.kv_head, self.seed, tensors)
 
 
 def shared_schedules(trace, layers, tasks, prefill, seed):
@@ -133,12 +133,12 @@ def _plan(tasks, head, tokens, mean_rows, tensors, bounds, shared):
             parts = task.policy.parts(task.budget)
             stacks.setdefault((task.policy, parts.n_sink, parts.n_recent), []).append(index)
         else:
-            run = make_run(task.policy, head.context(task.budget, tokens), mean_rows, tensors)
+            run = make_run(task.policy, head.context(task.budget, tokens, tensors), mean_rows)
             schedules[index] = run.evicted_at
             runs.append((run, [index]))
     for (policy, _, _), members in stacks.items():
-        contexts = [head.context(tasks[index].budget, tokens) for index in members]
-        run = StackRun(policy, contexts, mean_rows, tensors)
+        contexts = [head.context(tasks[index].budget, tokens, tensors) for index in members]
+        run = StackRun(policy, contexts, mean_rows)
         runs.append((run, members))
         for index, schedule in zip(members, run.schedules, strict=True):
             schedules[index] = schedule
