@@ -13,6 +13,7 @@ __all__ = [
     "InvalidAttention",
     "MissingDependency",
     "ModelNotFound",
+    "NotEnoughData",
     "OutOfRange",
     "OutputExists",
     "RecordingRefused",
@@ -78,6 +79,10 @@ class InvalidAttention(BadArgument):
 
 class TextError(BadArgument):
     """The text to record is missing, empty, undecodable or too short."""
+
+
+class NotEnoughData(BadArgument):
+    """There is too little data for a statistic: too few values, or all the same."""
 
 
 class OutputExists(BadArgument):

@@ -38,7 +38,7 @@ def token_bytes(trace, tokenizer=None):
                 "file or smollm2-135m; tokenizer= in Python), record with --token-strings, or do "
                 "without words (--no-words; words=False)",
             )
-        return [string.encode() for string in spec.token_strings]
+        return [string.encode() for string in _spaced(trace)]
     if spec.token_ids is None:
         raise BadArgument(
             "the trace holds no token ids, so a tokenizer cannot tell its words",
@@ -60,6 +60,18 @@ def token_bytes(trace, tokenizer=None):
         None if token in special else piece_bytes(piece, scheme)
         for token, piece in zip(spec.token_ids, pieces, strict=True)
     ]
+
+
+def _spaced(trace):
+    """The stored token strings, unless their spaces were lost when tokens were decoded alone."""
+    strings = trace.spec.token_strings
+    if len(strings) >= 20 and not any(" " in string for string in strings):
+        raise BadArgument(
+            "the trace's token strings carry no spaces, so words cannot be told apart",
+            where=trace.name,
+            hint="Name the model's tokenizer (--tokenizer; tokenizer= in Python)",
+        )
+    return strings
 
 
 def _scheme(tokenizer):

@@ -71,6 +71,15 @@ class Survey:
         """The kv_heads of one layer."""
         return [head for head in self.heads if head.layer == layer]
 
+    def query_heads(self):
+        """Layer, kv_head and q_head of every query head, in the order of the kv_heads."""
+        return [
+            {"layer": head.layer, "kv_head": head.kv_head, "q_head": head.kv_head * group + g}
+            for head in self.heads
+            for group in [len(head.received)]
+            for g in range(group)
+        ]
+
     def received(self, layer=None):
         """Accumulated attention by position [T], mean over the query heads (of one layer)."""
         heads = self.heads if layer is None else self.of_layer(layer)
@@ -137,7 +146,7 @@ def _survey_head(trace, layer, kv_head, share, n_sink, threshold):
     group, tokens = trace.layer(layer).group, trace.tokens
     received = np.zeros((group, tokens))
     track = HitterTrack(tokens, share, n_sink)
-    tally = RowTally(group, tokens, threshold)
+    tally = RowTally(group, tokens, threshold, n_sink)
     for start, rows in trace.blocks(layer, kv_head):
         received += rows.sum(axis=1)
         track.add(rows.mean(axis=0), start)

@@ -21,6 +21,8 @@ class RowTallies:
         Causal entries of each row below the threshold times the row's maximum.
     support : int array [G, T, 3]
         Keys that together hold :data:`MASSES` of the row.
+    sink_mass : array [G, T]
+        Attention of each row on the sinks.
     distance_below, distance_entries : int array [B]
         Sparse and all causal entries by distance t - j, binned by :func:`distance_bins`, all
         query heads together.
@@ -30,6 +32,7 @@ class RowTallies:
 
     below: np.ndarray
     support: np.ndarray
+    sink_mass: np.ndarray
     distance_below: np.ndarray
     distance_entries: np.ndarray
     distance_mass: np.ndarray
@@ -52,10 +55,13 @@ class RowTally:
     group, tokens : int
     threshold : float
         Share of the row's maximum below which an entry counts as sparse.
+    n_sink : int
+        First positions that are sinks.
     """
 
-    def __init__(self, group, tokens, threshold):
-        self._threshold = threshold
+    def __init__(self, group, tokens, threshold, n_sink):
+        self._threshold, self._n_sink = threshold, n_sink
+        self._sink_mass = np.zeros((group, tokens))
         self._bins, names = distance_bins(tokens)
         self._below = np.zeros((group, tokens), dtype=np.int64)
         self._support = np.zeros((group, tokens, len(MASSES)), dtype=np.int64)
@@ -65,6 +71,7 @@ class RowTally:
         """Take rows [G, n, T] from step ``start`` on."""
         group, count, _ = rows.shape
         width = start + count
+        self._sink_mass[:, start:width] = rows[:, :, : self._n_sink].sum(axis=-1)
         # numpy's vectorised sort is several times quicker than one inside the compiled loop.
         ordered = np.sort(rows[:, :, :width], axis=-1)
         for g in range(group):
@@ -77,7 +84,12 @@ class RowTally:
         """The :class:`RowTallies`, once all rows were added."""
         below, entries, mass = self._distance
         return RowTallies(
-            self._below, self._support, below.astype(np.int64), entries.astype(np.int64), mass
+            below=self._below,
+            support=self._support,
+            sink_mass=self._sink_mass,
+            distance_below=below.astype(np.int64),
+            distance_entries=entries.astype(np.int64),
+            distance_mass=mass,
         )
 
 

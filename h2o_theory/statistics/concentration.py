@@ -4,7 +4,7 @@ from math import ceil
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, NotEnoughData
 
 __all__ = ["effective_support", "entropy", "gini", "support_for", "top_count", "top_share"]
 
@@ -106,9 +106,9 @@ def support_for(amounts, mass):
 def _usable(amounts):
     amounts = np.asarray(amounts, dtype=np.float64)
     if amounts.ndim == 0 or amounts.shape[-1] == 0:
-        raise BadArgument("there are no amounts", where="amounts", got=amounts.shape)
+        raise NotEnoughData("there are no amounts", where="amounts", got=amounts.shape)
     if not np.isfinite(amounts).all() or (amounts < 0).any():
         raise BadArgument("amounts must be finite and not negative", where="amounts")
     if (amounts.sum(axis=-1) <= 0).any():
-        raise BadArgument("the amounts sum to zero", where="amounts")
+        raise NotEnoughData("the amounts sum to zero", where="amounts")
     return amounts

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, NotEnoughData
 from h2o_theory.statistics.resample import Interval, percentile_interval
 
 __all__ = ["LEAST_TAIL", "LEAST_VALUES", "PowerLaw", "fit_power_law", "goodness_of_fit"]
@@ -69,9 +69,10 @@ def fit_power_law(values, *, replicates=200, seed=0):
 
     Raises
     ------
+    NotEnoughData
+        For fewer than :data:`LEAST_VALUES` distinct positive values.
     BadArgument
-        For values that are negative or not finite, or fewer than :data:`LEAST_VALUES` distinct
-        positive ones.
+        For values that are negative or not finite.
 
     Notes
     -----
@@ -149,7 +150,7 @@ def _positive(values):
     ordered = np.sort(values[values > 0])
     distinct = len(np.unique(ordered))
     if distinct < LEAST_VALUES:
-        raise BadArgument(
+        raise NotEnoughData(
             "not enough data for a power-law fit",
             where="values",
             got=f"{distinct} distinct positive values",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import NotEnoughData
 from h2o_theory.statistics.library import library
 from h2o_theory.statistics.resample import percentile_interval
 
@@ -52,7 +52,7 @@ def spearman(x, y, *, replicates=1000, seed=0):
 
     Raises
     ------
-    BadArgument
+    NotEnoughData
         For fewer than :data:`LEAST_PAIRS` pairs, or a constant x or y.
     """
     return partial_spearman(x, y, (), replicates=replicates, seed=seed)
@@ -69,7 +69,7 @@ def kendall(x, y, *, replicates=300, seed=0):
     return percentile_interval(tau(x, y).statistic, np.array(drawn)[np.isfinite(drawn)])
 
 
-def partial_spearman(x, y, controls, *, replicates=1000, seed=0):
+def partial_spearman(x, y, controls, *, replicates=1000, seed=0, resamples=None):
     r"""Spearman's correlation of x and y with the controls held fixed, bootstrap interval.
 
     Everything is replaced by its ranks; x and y are regressed on the controls (with a constant),
@@ -85,6 +85,9 @@ def partial_spearman(x, y, controls, *, replicates=1000, seed=0):
     replicates : int
         Resamples of the pairs; ranks are taken anew in each.
     seed : int
+    resamples : iterable of int array, optional
+        Resampled indices to use instead, such as those of
+        :func:`~h2o_theory.statistics.resample.block_draws` for pairs along a text.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def partial_spearman(x, y, controls, *, replicates=1000, seed=0):
 
     Raises
     ------
-    BadArgument
+    NotEnoughData
         For fewer than :data:`LEAST_PAIRS` pairs, or if x or y is constant or is fixed by the
         controls.
 
@@ -103,7 +106,7 @@ def partial_spearman(x, y, controls, *, replicates=1000, seed=0):
     x, y, controls = _usable(x, y, controls)
     value = _partial(x, y, controls)
     drawn = []
-    for i in _resamples(len(x), replicates, seed):
+    for i in _resamples(len(x), replicates, seed) if resamples is None else resamples:
         again = _partial(x[i], y[i], controls[:, i])
         if np.isfinite(again):
             drawn.append(again)
@@ -197,7 +200,7 @@ def _correlation(a, b):
 
 def _defined(value):
     if not np.isfinite(value):
-        raise BadArgument(
+        raise NotEnoughData(
             "not enough data for a correlation",
             got="a quantity that is constant, or fixed by what is controlled for",
             expected="values that differ",
@@ -209,7 +212,7 @@ def _usable(x, y, controls):
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     controls = np.asarray(controls, dtype=float).reshape(len(controls), len(x))
     if len(x) < LEAST_PAIRS:
-        raise BadArgument(
+        raise NotEnoughData(
             "not enough data for a correlation",
             got=f"{len(x)} pairs",
             expected=f"at least {LEAST_PAIRS}",

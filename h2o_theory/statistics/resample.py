@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import NotEnoughData
 
 __all__ = [
     "BLOCKS",
@@ -56,7 +56,7 @@ def block_draws(length, replicates, seed=0, *, first=0):
         About ``length - first`` indices.
     """
     if length - first < LEAST:
-        raise BadArgument(
+        raise NotEnoughData(
             "too short for an interval",
             where="positions",
             got=length - first,
@@ -96,8 +96,8 @@ def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
 
     Raises
     ------
-    BadArgument
-        For fewer than :data:`LEAST` positions.
+    NotEnoughData
+        For fewer than :data:`LEAST` positions, or denominators that sum to zero.
 
     Notes
     -----
@@ -107,14 +107,14 @@ def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
     numerator = np.asarray(numerator, dtype=np.float64)
     denominator = np.asarray(denominator, dtype=np.float64)
     if len(numerator) < LEAST:
-        raise BadArgument(
+        raise NotEnoughData(
             "too short for an interval",
             where="positions",
             got=len(numerator),
             expected=f"at least {LEAST}",
         )
     if denominator.sum() <= 0:
-        raise BadArgument("the denominators sum to zero", where="denominator")
+        raise NotEnoughData("the denominators sum to zero", where="denominator")
     cuts = np.array_split(np.arange(len(numerator)), BLOCKS)
     above = np.array([numerator[cut].sum() for cut in cuts])
     below = np.array([denominator[cut].sum() for cut in cuts])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import NotEnoughData
 
 __all__ = ["median_survival", "survival_curve"]
 
@@ -25,7 +25,7 @@ def survival_curve(ended, censored):
     """
     ended, censored = np.asarray(ended, dtype=float), np.asarray(censored, dtype=float)
     if (ended + censored).sum() <= 0:
-        raise BadArgument("nothing lasted at all", where="ended, censored")
+        raise NotEnoughData("nothing lasted at all", where="ended, censored")
     at_risk = np.cumsum((ended + censored)[::-1])[::-1]
     kept = 1 - np.divide(ended, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
     return np.concatenate([[1.0], np.cumprod(kept)])
