@@ -156,7 +156,7 @@ def alg_1():
         "least of all: token i is evicted at every step i > k and the cache stays {1..k} "
         f"({frozen} of {RUNS} random runs, {recorded['frozen']} of {recorded['heads']} recorded "
         "heads). Normalised over S_(i-1) + {i} the step evicts the least attention, as meant.",
-        f"{all_tried} integer instances (entries 0..1, d = 1, n <= 3) in order of size, the first "
+        f"{all_tried} integer instances (entries 0..2, d = 1, n <= 3) in order of size, the first "
         f"counterexample being number {tried}; {RUNS} random runs; {described()}",
         {
             "retained mass as printed": recorded["printed"],
@@ -189,7 +189,7 @@ def alg_2():
         f"recorded ones a share of {recorded['admitted']}; {recorded['frozen']} of "
         f"{recorded['heads']} recorded heads keep the first k for ever. Algorithm 1 subtracts the "
         "1 that is left in here, so the two also contradict each other.",
-        f"{all_tried} integer instances (entries 0..1, d = 1, n <= 3) in order of size, the first "
+        f"{all_tried} integer instances (entries 0..2, d = 1, n <= 3) in order of size, the first "
         f"counterexample being number {tried}; {RUNS} random runs; {described()}",
         {
             "retained mass as printed": recorded["printed"],
@@ -217,7 +217,7 @@ def _not_the_lightest(algorithm):
     """
     tried = 0
     for n in (2, 3):
-        for numbers in sorted(itertools.product((0.0, 1.0), repeat=n + 1), key=sum):
+        for numbers in sorted(itertools.product((0.0, 1.0, 2.0), repeat=n + 1), key=sum):
             queries = np.zeros((n, 1))
             queries[-1] = numbers[0]
             keys = np.array(numbers[1:])[:, None]
