@@ -196,7 +196,8 @@ def thm_d49():
         f"10^{max(shares):.0f} of the Hessian comes from L_exp and L_sparse: it is the regulariser "
         "that is minimised, and the regression plays no part.",
         f"{EXACT_RUNS} runs of n = 2, d = 1, A = (6, 8), b = (1, 0), x_0 = 0, l = M, eps = "
-        f"|x_0 - x*| e^-{STEPS}, decimal arithmetic, sampling as in alg-4",
+        f"|x_0 - x*| e^-{STEPS}, decimal arithmetic, sampling as in alg-4 (exact where "
+        "d = 1)",
         {
             "log10 of the least w_i^2 that the hypotheses allow (n = 2)": sizes,
             "share of runs that converge without the hypotheses, w_i^2 in 1..2": {
