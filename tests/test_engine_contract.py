@@ -16,7 +16,7 @@ from h2o_theory.policies.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
 from h2o_theory.trace import Trace
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
-from h2o_theory.trace.store import MemoryStore
+from h2o_theory.trace.memory import MemoryStore
 
 
 def trace_with_keys(layers=2, tokens=40, rope=None):
