@@ -129,7 +129,7 @@ def survey_rows(
     """
     _check(share, n_sink, threshold, workers)
     chosen = trace.layers if layers is None else tuple(layers)
-    heads = [(layer, kv) for layer in chosen for kv in range(trace.layer(layer).kv_heads)]
+    heads = [(layer, kv) for layer in chosen for kv in trace.kv_heads(layer)]
     if not heads:
         raise BadArgument("no layer was chosen", where="layers")
 
