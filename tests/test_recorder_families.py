@@ -6,9 +6,10 @@ import torch
 import transformers
 from recorder_models import CACHE, HEADS, LAYERS, own_rows, tokens, traced_rows
 
+from h2o_theory.cli import main
 from h2o_theory.recorder import FAMILIES, record
 from h2o_theory.recorder.tiny import WINDOW, tiny_model
-from h2o_theory.recorder.verify import TOLERANCE
+from h2o_theory.recorder.verify import TOLERANCE, largest_deviation
 from h2o_theory.trace import open_trace, validate
 
 
@@ -87,6 +88,18 @@ def test_rows_with_sinks_sum_to_less_than_one(tmp_path):
         sums = traced_rows(trace, layer).sum(axis=-1)
         assert np.abs(sums - expected[layer].sum(axis=-1)).max() < 1e-5
         assert sums.max() < 1 and sums.min() < 0.9
+
+
+def test_the_table_of_families(capsys, monkeypatch):
+    assert largest_deviation("mistral") <= TOLERANCE["float32"]
+    assert main(["ls", "families"]) == 0
+    listed = capsys.readouterr().out
+    assert all(family in listed for family in FAMILIES)
+    monkeypatch.setattr("h2o_theory.recorder.FAMILIES", {"opt": FAMILIES["opt"]})
+    assert main(["ls", "families", "--verify"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{largest_deviation('opt'):.1e}" in shown and "float32 (at most 1e-05)" in shown
+    assert main(["ls", "policies", "--verify"]) == 2
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt_oss"])
