@@ -27,6 +27,7 @@ _HOMES = {
     "open_trace": "h2o_theory.trace",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
+    "record_texts": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",
     "replay_masks": "h2o_theory.masks",
     "save_results": "h2o_theory.report",
