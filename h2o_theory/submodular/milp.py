@@ -50,8 +50,9 @@ def milp_optimum(function, size, *, time_limit=None):
 
     Notes
     -----
-    Hundreds of elements where f splits into rows or items; where it does not, as a log-determinant,
-    the number of programmes grows quickly: seconds at n = 20, k = 5.
+    A second or so at n = 60, k = 6 where f splits into rows or items. Where it does not, as a
+    log-determinant, the number of programmes grows quickly: at n = 20, k = 5 a gap of 0.7 % was
+    left after 20 s.
 
     Source: Nemhauser, Wolsey 1981, here by parts.
     """
