@@ -23,6 +23,7 @@ _HOMES = {
     "certified_optimum": "h2o_theory.engine",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
+    "measure_guarantee": "h2o_theory.guarantee",
     "open_trace": "h2o_theory.trace",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",

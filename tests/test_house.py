@@ -18,7 +18,7 @@ FLOORS = [
     {"engine"},
     {"testing", "masks"},
     {"trace"},
-    {"recorder"},
+    {"recorder", "guarantee"},
     {"live"},
     {"figures"},
     {"report"},
