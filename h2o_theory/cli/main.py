@@ -4,12 +4,24 @@ import argparse
 import sys
 
 import h2o_theory
-from h2o_theory.cli import bench, demo, info, ls, masks, optimum, record, replay, report, validate
+from h2o_theory.cli import (
+    bench,
+    demo,
+    guarantee,
+    info,
+    ls,
+    masks,
+    optimum,
+    record,
+    replay,
+    report,
+    validate,
+)
 from h2o_theory.errors import H2OTheoryError
 
 __all__ = ["main"]
 
-_VERBS = (demo, record, validate, info, replay, optimum, masks, report, ls, bench)
+_VERBS = (demo, record, validate, info, replay, optimum, guarantee, masks, report, ls, bench)
 
 
 def build_parser():

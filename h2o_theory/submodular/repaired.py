@@ -192,7 +192,8 @@ class GuaranteeBounds:
         Under f, with the worst conditions of all steps at each.
     paper : numpy.ndarray
         What Lemma D.30 (D.29 where f~ = f) says of v_t / O_{t+1}, its constants being the worst
-        measured: ``(1-1/e)(1-theta)^i (1-gamma_used)^i - i eps0 / O_{t+1}``, i = t + 2.
+        measured: ``(1-1/e)(1-theta)^i (1-gamma_used)^i - i eps0 / O_{t+1}``, i = t + 2; NaN at
+        the last step.
     ratio_next : numpy.ndarray
         v_t / O_{t+1}, the ratio that the lemma is about; NaN at the last step. Where it is below
         ``paper``, the lemma's conclusion fails.
@@ -213,16 +214,16 @@ def guarantee_bounds(conditions):
     following = np.append(conditions.best_upper[1:], np.nan)
     exponent = conditions.step + 2
     factor = (1 - conditions.seen_theta.max()) * (1 - conditions.gamma_used.max())
-    excess = conditions.excess.max() * exponent
-    loss = np.divide(excess, following, out=np.zeros(len(excess)), where=following > 0)
+    # Where the next best value is 0, both sides of the lemma are 0: a ratio of 1, no loss.
+    whole = np.where(following == 0, np.inf, following)
+    ratio_next = np.where(following == 0, 1.0, conditions.value / whole)
     return GuaranteeBounds(
-        conditions.ratio,
-        direct_bound(conditions),
-        repaired_bound(conditions, together=True),
-        repaired_bound(conditions),
-        repaired_bound(conditions, seen=True),
-        repaired_bound(conditions, uniform=True),
-        _GREEDY * factor**exponent - loss,
-        np.where(following == 0, 1.0, conditions.value / np.where(following > 0, following, 1.0))
-        + 0.0 * following,
+        ratio=conditions.ratio,
+        direct=direct_bound(conditions),
+        together=repaired_bound(conditions, together=True),
+        repaired=repaired_bound(conditions),
+        repaired_seen=repaired_bound(conditions, seen=True),
+        uniform=repaired_bound(conditions, uniform=True),
+        paper=_GREEDY * factor**exponent - exponent * conditions.excess.max() / whole,
+        ratio_next=ratio_next,
     )
