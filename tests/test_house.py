@@ -18,7 +18,7 @@ FLOORS = [
     {"engine"},
     {"testing", "masks"},
     {"trace"},
-    {"recorder"},
+    {"recorder", "guarantee"},
     {"analysis", "live"},
     {"figures"},
     {"report"},
