@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from h2o_theory.errors import BadArgument, BadBudget, UnknownPolicy
+from h2o_theory.figures.looks import LOOKS, policy_look
 from h2o_theory.policies import (
     Policy,
     available,
@@ -85,6 +86,16 @@ def test_every_policy_is_documented(name):
     cls = available()[name]
     assert cls.__doc__ and cls.source and cls.kind in ("online", "clairvoyant", "reference")
     assert len(cls.__doc__.splitlines()[0]) < 100
+
+
+def test_every_policy_has_a_look_of_its_own():
+    looks = {name: policy_look(name) for name in available()}
+    assert set(looks) <= set(LOOKS)
+    for kind in ("colour", "marker and dash"):
+        seen = [
+            look.colour if kind == "colour" else (look.marker, look.dash) for look in looks.values()
+        ]
+        assert len(set(seen)) == len(seen), kind
 
 
 def test_h2o_parts():
