@@ -42,9 +42,7 @@ class CellStore:
                 )
             self._cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadArgument(
-                "cannot write there", where=self.folder, got=error.strerror
-            ) from None
+            raise BadArgument("cannot write there", where=self.folder, got=error.strerror) from None
 
     def load(self, cell):
         """``(record, arrays)`` of a finished cell; None if there is none or its file is damaged."""
