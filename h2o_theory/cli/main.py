@@ -9,6 +9,7 @@ from h2o_theory.cli import (
     demo,
     import_,
     info,
+    live,
     ls,
     masks,
     optimum,
@@ -21,7 +22,7 @@ from h2o_theory.errors import H2OTheoryError
 
 __all__ = ["main"]
 
-_VERBS = (demo, record, import_, validate, info, replay, optimum, masks, report, ls, bench)
+_VERBS = (demo, record, import_, validate, info, replay, optimum, masks, live, report, ls, bench)
 
 
 def build_parser():

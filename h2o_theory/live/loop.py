@@ -35,11 +35,11 @@ class ClosedLoop:
 
     def __init__(self, choosers, tokens, chunk, rotation, layers):
         from h2o_theory.live.cache import LiveCache
-        from h2o_theory.live.layer import LiveLayer
+        from h2o_theory.live.layer import LiveLayer, Scratch
 
-        self.tokens, self._rotation = tokens, rotation
+        self.tokens, self._rotation, scratch = tokens, rotation, Scratch(tokens)
         self._layers = [
-            LiveLayer(lambda heads, layer=layer: choosers(layer, heads), tokens, chunk)
+            LiveLayer(lambda heads, layer=layer: choosers(layer, heads), chunk, scratch)
             for layer in range(layers)
         ]
         self.cache = LiveCache(self._layers)
