@@ -20,6 +20,7 @@ FLOORS = [
     {"trace"},
     {"recorder"},
     {"analysis", "live"},
+    {"experiments"},
     {"figures"},
     {"report"},
     {"bench", "data", "traces"},

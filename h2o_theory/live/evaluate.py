@@ -146,6 +146,7 @@ def evaluate(
     prefill=0,
     positions="original",
     seed=0,
+    transform=None,
     reference=None,
     chunk=CHUNK,
     piece=PIECE,
@@ -160,7 +161,7 @@ def evaluate(
     ----------
     model : transformers.PreTrainedModel or LoadedModel
     ids : token ids [T] or [1, T]
-    policy, budget, prefill, positions, seed, chunk
+    policy, budget, prefill, positions, seed, transform, chunk
         As for :func:`~h2o_theory.live.closed_loop`.
     reference : FullRun, optional
         To measure agreement and KL against, see :func:`full_run`.
@@ -189,6 +190,7 @@ def evaluate(
         prefill=prefill,
         positions=positions,
         seed=seed,
+        transform=transform,
         chunk=chunk,
     )
     return _run(loop, model, ids, prefill, reference, piece, progress)

@@ -14,12 +14,14 @@ class Arithmetic:
     ----------
     scaling : float
     softcap : float or None
+    sinks : torch.Tensor [q_heads] or None
+        A logit per query head that joins the softmax and belongs to no key.
     rotate : callable (keys, delta) or None
         Moves keys along the sequence; given, positions count within the cache.
     """
 
-    def __init__(self, scaling, softcap=None, rotate=None):
-        self.scaling, self.softcap, self.rotate = scaling, softcap, rotate
+    def __init__(self, scaling, softcap=None, sinks=None, rotate=None):
+        self.scaling, self.softcap, self.sinks, self.rotate = scaling, softcap, sinks, rotate
 
     def logits(self, queries, keys):
         """Logits [h, G, B, m], float32, of queries [h, G, B, d] and keys [h, m, d]."""
@@ -138,14 +140,17 @@ class LiveLayer:
                 unit.extend(key[heads, first:last], value[heads, first:last], start)
                 self.peak_bytes = max(self.peak_bytes, self.held_bytes())
                 chosen = grouped[heads, :, first:last]
-                part = self._attend_chunk(unit, chosen, start, lo[first:last], arithmetic)
                 columns = [head * group + g for head in heads for g in range(group)]
+                sinks = None
+                if arithmetic.sinks is not None:
+                    sinks = arithmetic.sinks.detach()[columns].unflatten(0, (len(heads), group))
+                part = self._attend_chunk(unit, chosen, start, lo[first:last], arithmetic, sinks)
                 output[first:last, columns] = part.flatten(0, 1).transpose(0, 1).to(output.dtype)
                 unit.shrink(start + last - first)
             self.seen += last - first
         return output
 
-    def _attend_chunk(self, unit, queries, start, lo, arithmetic):
+    def _attend_chunk(self, unit, queries, start, lo, arithmetic, sinks):
         """Outputs [h, G, B, dv] of a chunk of queries [h, G, B, d] that begins at ``start``."""
         stop = start + queries.shape[2]
         positions, keys = unit.positions, unit.keys
@@ -164,7 +169,11 @@ class LiveLayer:
             unit.chooser.advance(np.zeros((1, stop - start, 0)), start)
         seen = unit.chooser.visible(positions, start, stop) & allowed
         hidden = torch.from_numpy(~seen).to(logits.device)
-        weights = torch.softmax(logits.masked_fill_(hidden, -torch.inf), dim=-1)
+        logits.masked_fill_(hidden, -torch.inf)
+        if sinks is not None:
+            column = sinks.float()[:, :, None, None].expand(*logits.shape[:3], 1)
+            logits = torch.cat([logits, column], dim=-1)
+        weights = torch.softmax(logits, dim=-1)[..., : len(positions)]
         return weights @ unit.values.float().unsqueeze(1)
 
 
