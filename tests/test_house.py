@@ -20,6 +20,7 @@ FLOORS = [
     {"trace"},
     {"recorder", "guarantee"},
     {"analysis", "live"},
+    {"experiments"},
     {"figures"},
     {"report"},
     {"bench", "data", "traces"},

@@ -62,6 +62,10 @@ class CellStore:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, self._path(cell))
+        except OSError as error:
+            raise BadArgument(
+                "a finished cell cannot be written", where=self._cells, got=error.strerror
+            ) from None
         finally:
             beside.unlink(missing_ok=True)
 
