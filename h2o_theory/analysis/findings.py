@@ -52,7 +52,7 @@ def findings(survey, tables, ledger):
         (
             "concentration",
             "a small share of positions receives most attention",
-            statements.concentration,
+            rows.concentration,
         ),
         ("position", "heavy hitters are the first tokens", rows.position),
         ("local-global", "past attention tells future attention", rows.local_global),
@@ -64,7 +64,7 @@ def findings(survey, tables, ledger):
         (
             "frequency",
             "co-occurrence matters beyond frequency and position",
-            statements_words.beyond_frequency,
+            words.beyond_frequency,
         ),
         ("shuffled", "the relation needs the order of the words", words.shuffled),
         ("sparsity", "attention is over 95 % sparse in almost all layers", rows.sparsity),
