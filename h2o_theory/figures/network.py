@@ -43,8 +43,9 @@ def network_figure(analysis, seed=0):
     figure = blank(
         "Words that occur together, and the attention they receive",
         f"The {len(shown)} words with most co-occurrences (within {window} words) of "
-        f"{len(words)}. Area: square root of accumulated attention. Orange: among the {100 * subject.share:g} % "
-        f"of all words with most attention. Line: co-occurrence, stronger when more often.",
+        f"{len(words)}. Area: square root of accumulated attention. Orange: among the "
+        f"{100 * subject.share:g} % of all words with most attention. Line: co-occurrence, "
+        f"stronger when more often.",
         subject,
         height=6.2,
     )
@@ -67,8 +68,8 @@ def network_figure(analysis, seed=0):
     for row in shown.itertuples():
         x, y = place[row.word]
         axes.scatter(
-            x, y, s=10 + 520 * (row.attention / top) ** 0.5, zorder=2, edgecolor=PAPER, linewidth=0.8,
-            color=HEAVY if row.word in heavy else LIGHT,
+            x, y, s=10 + 520 * (row.attention / top) ** 0.5, zorder=2, edgecolor=PAPER,
+            linewidth=0.8, color=HEAVY if row.word in heavy else LIGHT,
         )  # fmt: skip
         axes.text(x, y, plain(row.word), fontsize=7, ha="center", va="center", color=INK, zorder=3)
     axes.set_axis_off()
