@@ -7,8 +7,8 @@ from pathlib import Path
 
 import h2o_theory
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
-from h2o_theory.cli.record import read_text
 from h2o_theory.errors import BadArgument
+from h2o_theory.recorder.dataset import read_text
 from h2o_theory.report import save_results
 
 __all__ = ["add_parser", "live_provenance"]

@@ -60,7 +60,8 @@ def guarantee_figure(guarantee):
         f"f: {guarantee.exact}; f~: {seen}; {setting.budget(guarantee.budget_tokens)}. Left: "
         "median over kv_heads, the achieved ratio with the middle half of them; higher is better. "
         "A bound not above 0 is vacuous and not drawn. Right: the largest over kv_heads at each "
-        "step, values from 1e-6; the theorem supposes theta and gamma below the dashed line (alpha = 1), and no loss at all.",
+        "step, values from 1e-6; the theorem supposes theta and gamma below the dashed line "
+        "(alpha = 1), and no loss at all.",
         setting,
         height=5.0,
     )
