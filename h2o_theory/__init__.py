@@ -14,6 +14,7 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BudgetMatrix": "h2o_theory.engine",
     "H2OTheoryError": "h2o_theory.errors",
     "LayerSpec": "h2o_theory.trace",
     "PlainPolicy": "h2o_theory.engine",
@@ -24,6 +25,7 @@ _HOMES = {
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
     "open_trace": "h2o_theory.trace",
+    "read_budget_matrix": "h2o_theory.engine",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",

@@ -1,5 +1,6 @@
 """Replay of a trace under policies and budgets, and the measures taken on the way."""
 
+from h2o_theory.engine.budgets import BudgetMatrix, read_budget_matrix
 from h2o_theory.engine.certified import (
     CertifiedOptimum,
     certified_interval,
@@ -10,9 +11,11 @@ from h2o_theory.engine.replay import COLUMNS, replay
 
 __all__ = [
     "COLUMNS",
+    "BudgetMatrix",
     "CertifiedOptimum",
     "PlainPolicy",
     "certified_interval",
     "certified_optimum",
+    "read_budget_matrix",
     "replay",
 ]
