@@ -30,6 +30,7 @@ _HOMES = {
     "record_text": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",
     "replay_masks": "h2o_theory.masks",
+    "resolved_parts": "h2o_theory.engine",
     "save_results": "h2o_theory.report",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",

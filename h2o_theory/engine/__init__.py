@@ -8,6 +8,7 @@ from h2o_theory.engine.certified import (
 )
 from h2o_theory.engine.plain import PlainPolicy
 from h2o_theory.engine.replay import COLUMNS, replay
+from h2o_theory.engine.tasks import resolved_parts
 
 __all__ = [
     "COLUMNS",
@@ -18,4 +19,5 @@ __all__ = [
     "certified_optimum",
     "read_budget_matrix",
     "replay",
+    "resolved_parts",
 ]

@@ -83,11 +83,20 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
     return tasks
 
 
-def resolved_parts(tasks):
-    """What budgets came to: ``[{policy, budget, budget_tokens, parameters, heads}]``, in order.
+def resolved_parts(
+    trace, policies, budgets, *, prefill=0, layers=None, kv_heads=None, seed=0, optimum=True
+):
+    """What the budgets of a replay come to, before it runs; arguments as :func:`replay`.
 
-    One entry for every different resolution; ``heads`` counts the kv_heads that have it.
+    Returns
+    -------
+    list of dict
+        ``policy``, ``budget`` (as asked for), ``budget_tokens``, ``parameters`` (the parts, which
+        sum to the budget, and the rest) and ``heads``, the number of kv_heads that have it: one
+        entry for every different resolution, in order. Raises what :func:`replay` raises.
     """
+    heads = chosen_heads(trace, layers, kv_heads)
+    tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
     counts = {}
     for own in tasks.values():
         for task in own:
