@@ -31,6 +31,7 @@ _HOMES = {
     "replay": "h2o_theory.engine",
     "replay_masks": "h2o_theory.masks",
     "resolved_parts": "h2o_theory.engine",
+    "run_sweep": "h2o_theory.sweep",
     "save_results": "h2o_theory.report",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",

@@ -19,7 +19,7 @@ FLOORS = [
     {"testing", "masks"},
     {"trace"},
     {"recorder"},
-    {"live"},
+    {"live", "sweep"},
     {"figures"},
     {"report"},
     {"bench", "data", "traces"},
