@@ -11,15 +11,18 @@ __all__ = [
     "ContractBroken",
     "CorruptCell",
     "CorruptTrace",
+    "DiskFull",
     "H2OTheoryError",
     "InvalidAttention",
     "MissingDependency",
     "ModelNotFound",
+    "NotEnoughData",
     "OutOfRange",
     "OutputExists",
     "RecordingRefused",
     "TextError",
     "TraceNotFound",
+    "UnfinishedTrace",
     "UnknownMask",
     "UnknownPolicy",
     "UnknownTransform",
@@ -90,6 +93,8 @@ class TextError(BadArgument):
 
 class UnknownTransform(BadArgument):
     """There is no transform of that name."""
+class NotEnoughData(BadArgument):
+    """There is too little data for a statistic: too few values, or all the same."""
 
 
 class OutputExists(BadArgument):
@@ -114,6 +119,14 @@ class ContractBroken(H2OTheoryError, AssertionError):
 
 class CorruptTrace(H2OTheoryError):
     """A trace is truncated, altered, incomplete or inconsistent; nothing was read from it."""
+
+
+class UnfinishedTrace(H2OTheoryError):
+    """A recording was stopped before its end: no trace yet, but it can be resumed or replaced."""
+
+
+class DiskFull(H2OTheoryError):
+    """What is to be written does not fit on the disk."""
 
 
 class ModelNotFound(H2OTheoryError):

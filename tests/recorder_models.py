@@ -1,4 +1,4 @@
-"""Tiny random models of the tested families, and rows as the models themselves report them."""
+"""Inputs for tiny random models, and rows as the models themselves report them."""
 
 import copy
 from inspect import signature
@@ -7,43 +7,14 @@ import numpy as np
 import torch
 import transformers
 
-LAYERS, HIDDEN, HEADS, VOCABULARY = 3, 64, 4, 97
-FAMILIES = ("llama", "opt", "gpt_neox")
+from h2o_theory.recorder.tiny import SHAPES
+
+LAYERS, HEADS, VOCABULARY = 3, 4, SHAPES["vocab_size"]
+CORE = ("llama", "opt", "gpt_neox")
+"""Families that stand for all where the family makes no difference."""
 CACHE = "cache"
 if CACHE not in signature(transformers.LlamaModel.forward).parameters:
     CACHE = "past_key_values"  # what transformers called the KV cache before renaming it
-SHARED = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": HIDDEN,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
-    "max_position_embeddings": 128,
-    "initializer_range": 0.25,  # sharp rows: uniform attention would hide most mistakes
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
-
-
-def tiny_config(family, **changes):
-    """A configuration small enough to run in milliseconds; LLaMA with two queries per kv_head."""
-    if family == "llama":
-        options = {**SHARED, "num_key_value_heads": 2, "intermediate_size": 96, **changes}
-        return transformers.LlamaConfig(**options)
-    if family == "opt":
-        options = {**SHARED, "ffn_dim": 96, "word_embed_proj_dim": HIDDEN, **changes}
-        options["init_std"] = options.pop("initializer_range")
-        return transformers.OPTConfig(**options)
-    return transformers.GPTNeoXConfig(**{**SHARED, "intermediate_size": 96, **changes})
-
-
-def tiny_model(family, *, attention="sdpa", dtype="float32", **changes):
-    """A random model in evaluation mode, the same one each time."""
-    torch.manual_seed(7)
-    model = transformers.AutoModelForCausalLM.from_config(
-        tiny_config(family, **changes), attn_implementation=attention
-    )
-    return model.to(getattr(torch, dtype)).eval()
 
 
 def tokens(count, seed=0):
@@ -52,13 +23,17 @@ def tokens(count, seed=0):
     return torch.randint(3, VOCABULARY, (1, count), generator=generator)
 
 
-def own_rows(model, ids):
-    """Attention [L, H, T, T] that a separate copy of the model reports, with eager attention."""
+def own_rows(model, ids, **inputs):
+    """Attention [L, H, T, T] that a separate copy of the model reports, with eager attention.
+
+    Of a batch, [L, batch, H, T, T].
+    """
     reference = copy.deepcopy(model)
     reference.set_attn_implementation("eager")
     with torch.no_grad():
-        attentions = reference(ids, output_attentions=True, use_cache=False).attentions
-    return torch.cat(attentions).float().numpy()
+        outputs = reference(ids, output_attentions=True, use_cache=False, **inputs)
+    rows = torch.stack(outputs.attentions).float().numpy()
+    return rows[:, 0] if len(ids) == 1 else rows
 
 
 def traced_rows(trace, layer):

@@ -54,6 +54,7 @@ class Rule:
     """Base of the reference rules: no sinks, no window, renormalised mean rows."""
 
     kind, reduction = "renormalised", "mean"
+    prefill, tensors = 0, None
 
     def __init__(self, budget, rows, **parameters):
         self.budget, self.rows = budget, rows
@@ -182,22 +183,27 @@ class Scissorhands(Rule):
 class Keyformer(Rule):
     stream, noise = 0, 1.0
 
+    def __init__(self, *arguments, **parameters):
+        super().__init__(*arguments, **parameters)
+        self.noisy = []
+
     def protected(self, t):
         heavy = min(math.floor(round(0.7 * self.budget * 1000) / 1000), self.budget - 1)
         return set(range(t - (self.budget - heavy) + 2, t + 1))
 
     def score(self, j, t, visible):
-        total, tokens = 0.0, len(self.rows[0])
-        for s, row in self.history:
-            if row.get(j, 0.0) > 0.0:
-                tau = 1 + s / max(tokens - 1, 1)
-                weights = {
-                    i: math.exp((math.log(p) + self.noise * self.gumbel(s, i)) / tau)
-                    for i, p in row.items()
-                    if p > 0
-                }
-                total += weights[j] / math.fsum(weights.values())
-        return total
+        while len(self.noisy) < len(self.history):
+            self.noisy.append(self.flatten(*self.history[len(self.noisy)]))
+        return sum(row.get(j, 0.0) for row in self.noisy)
+
+    def flatten(self, t, row):
+        tau = 1 + t / max(len(self.rows[0]) - 1, 1)
+        weights = {
+            i: math.exp((math.log(p) + self.noise * self.gumbel(t, i)) / tau)
+            for i, p in row.items()
+            if p > 0
+        }
+        return {i: weight / math.fsum(weights.values()) for i, weight in weights.items()}
 
     def gumbel(self, t, j):
         draw = Random(self.budget, self.rows, stream=self.stream, form="fresh").score(j, t, None)
@@ -283,6 +289,236 @@ class BeladyMass(Rule):
         return sum(mean[s][j] for s in range(len(mean) - 1, t, -1))
 
 
+class Fifo(Rule):
+    def score(self, j, t, visible):
+        return j
+
+
+class H2ORealDrop(H2O):
+    def protected(self, t):
+        heavy = (self.budget - 1) // 2
+        return set(range(t - (self.budget - heavy) + 2, t + 1))
+
+
+class H2OFlexgen(Rule):
+    def protected(self, t):
+        ring = max(self.budget // 2, 1)
+        return set(range(t - ring + 2, t + 1))
+
+    def score(self, j, t, visible):
+        ring = max(self.budget // 2, 1)
+        return math.inf if j == t - ring + 1 and t >= self.prefill else self.sums(j)
+
+
+class H2OLmEval(Rule):
+    kind = "raw"
+
+    def protected(self, t):
+        return set(range(t - self.budget // 2 + 1, t + 1))
+
+    def score(self, j, t, visible):
+        heavy, chosen = self.budget - self.budget // 2, {}
+        for s, row in self.history:
+            chosen[s] = 0.0
+            chosen = {i: total + row[i] for i, total in chosen.items()}
+            if len(chosen) >= heavy:
+                del chosen[min(chosen, key=lambda i: (chosen[i], i))]
+        return chosen.get(j, 0.0)
+
+
+class Algorithm1(Rule):
+    reading = "literal"
+
+    def score(self, j, t, visible):
+        total = 0.0
+        for s, row in self.history:
+            older = sum(value for i, value in row.items() if i != s)
+            if self.reading == "intent":
+                total += row.get(j, 0.0)
+                continue
+            if self.reading == "literal":
+                total = 0.0
+            if j != s and j in row and older > 0:
+                total += row[j] / older
+        return total
+
+
+class Algorithm2(Rule):
+    reading = "literal"
+
+    def score(self, j, t, visible):
+        total = 0.0
+        for s, row in self.history:
+            if s < self.budget - 1 or j not in row:
+                continue
+            older = sum(value for i, value in row.items() if i != s)
+            if self.reading == "intent":
+                total += row[j]
+            elif j != s:
+                total += row[j] / older if older else 0.0
+            elif row[j] > 0:
+                # The older entries in units in which the own one is exp(own logit).
+                q, k = self.tensors.queries[:, s], self.tensors.keys[s]
+                own = math.exp(np.mean([self.tensors.scaling * (x @ k) for x in q]))
+                total += 1 / (older * own / row[j]) if older else math.inf
+        return total
+
+
+class H2OLmEvalLlama(H2ORealDrop):
+    def score(self, j, t, visible):
+        return np.mean(self.rows, axis=0).sum(axis=0)[j]
+
+
+class ScissorhandsCode(Scissorhands):
+    def score(self, j, t, visible):
+        tokens, latest = len(self.rows[0]), j
+        for s, row in self.history:
+            padded = sorted([0.0] * (tokens - len(row)) + list(row.values()))
+            place = 0.9 * (tokens - 1)
+            low = padded[int(place)]
+            high = padded[min(int(place) + 1, tokens - 1)]
+            if row.get(j, 0.0) > low + (high - low) * (place - int(place)):
+                latest = s
+        return latest
+
+
+class KeyformerCode(Keyformer):
+    def score(self, j, t, visible):
+        return super().score(j, t, visible) if j < self.prefill else 0.0
+
+
+class SnapKV(Rule):
+    window, kernel, pool = 64, 5, "mean"
+    cut = (None, None)
+
+    def protected(self, t):
+        recent = min(self.window, (self.budget - 1) // 2) + 1
+        return set(range(t - recent + 2, t + 1))
+
+    def score(self, j, t, visible):
+        if self.cut[0] != t:  # all victims of one step are chosen by the same scores
+            self.cut = (t, tuple(visible))
+        window = max(min(self.window, (self.budget - 1) // 2), 1)
+        if j > t - window:
+            return math.inf
+        near = range(j - self.kernel // 2, j + self.kernel // 2 + 1)
+        sums = [
+            sum(row.get(i, 0.0) for s, row in self.history if s > t - window)
+            for i in near
+            if i in self.cut[1] and i <= t - window
+        ]
+        return max(sums) if self.pool == "max" else sum(sums)
+
+
+class Buzz(Rule):
+    stride = 5
+    marks, last = None, None
+
+    def parts(self):
+        sinks = min(4, self.budget - 1)
+        rest = self.budget - sinks
+        middle = min(math.floor(round(0.7 * rest * 1000) / 1000), rest - 1)
+        return sinks, rest - middle
+
+    def protected(self, t):
+        sinks, window = self.parts()
+        return set(range(sinks)) | set(range(t - window + 2, t + 1))
+
+    def score(self, j, t, visible):
+        self.marks = {} if self.marks is None else self.marks
+        moment = (t, len(visible))
+        if self.last != moment and not any(self.marks.get(i) == "out" for i in visible):
+            middle = sorted(set(visible) - self.protected(t))
+            old = [i for i in middle if self.marks.get(i) == "kept"]
+            new = [i for i in middle if i not in self.marks]
+            kept = old[:: math.ceil(self.stride / 2)]
+            for start in range(0, len(new), self.stride):
+                kept.append(max(new[start : start + self.stride], key=lambda i: (self.sums(i), -i)))
+            self.marks |= {i: "kept" if i in kept else "out" for i in middle}
+        self.last = moment
+        return 0 if self.marks.get(j) == "out" else 1
+
+
+class Vatp(Rule):
+    recent = 0.5
+
+    def protected(self, t):
+        sinks = min(4, self.budget - 1)
+        rest = self.budget - sinks
+        return set(range(sinks)) | set(range(t - (rest - rest // 2) + 2, t + 1))
+
+    def score(self, j, t, visible):
+        norm = sum(abs(x) for x in self.tensors.values[j])
+        return sum(row.get(j, 0.0) * norm for _, row in self.history)
+
+
+class KeyNorm(Rule):
+    def score(self, j, t, visible):
+        return -np.linalg.norm(self.tensors.keys[j])
+
+
+class KeyDiff(Rule):
+    def score(self, j, t, visible):
+        units = {i: self.tensors.keys[i] / np.linalg.norm(self.tensors.keys[i]) for i in visible}
+        anchor = sum(units.values())
+        return -round(1e9 * (units[j] @ anchor) / np.linalg.norm(anchor))
+
+
+class ExpectedAttention(Rule):
+    sinks, ahead = 4, 512
+
+    def protected(self, t):
+        return set(range(min(self.sinks, self.budget - 1)))
+
+    def rotation(self, t):
+        theta, width = self.tensors.rotary
+        matrix = np.zeros((width, width))
+        for f in range(width // 2):
+            for s in range(t + 1, t + self.ahead + 1):
+                c, w = math.cos(s * theta ** (-2 * f / width)), width // 2
+                matrix[f, f] += c
+                matrix[f + w, f + w] += c
+                matrix[f, f + w] -= math.sin(s * theta ** (-2 * f / width))
+                matrix[f + w, f] += math.sin(s * theta ** (-2 * f / width))
+        return matrix / self.ahead
+
+    def score(self, j, t, visible):
+        if getattr(self, "when", None) != (t, len(visible)):
+            self.when, self.found = (t, len(visible)), self.scores(t, visible)
+        return self.found[j]
+
+    def scores(self, t, visible):
+        turn, total = self.rotation(t), dict.fromkeys(visible, 0.0)
+        for queries in self.tensors.unrotated:
+            seen = queries[min(self.sinks, self.budget - 1) : t + 1]
+            mean, spread = np.zeros(queries.shape[1]), np.zeros((queries.shape[1],) * 2)
+            if len(seen):
+                mean = turn @ seen.mean(axis=0)
+                spread = turn @ np.cov(seen.T, bias=True) @ turn.T
+            keys = {i: self.tensors.scaling * self.tensors.keys[i] for i in visible}
+            weights = {i: math.exp(mean @ k + 0.5 * k @ spread @ k) for i, k in keys.items()}
+            for i, weight in weights.items():
+                share = weight / sum(weights.values()) / len(self.tensors.unrotated)
+                total[i] += share * np.linalg.norm(self.tensors.values[i])
+        return total
+
+
+class Coverage(Rule):
+    kind, cap, window = "raw", 0.9, 64
+
+    def protected(self, t):
+        heavy = min(math.floor(0.75 * self.budget), self.budget - 1)
+        return set(range(t - (self.budget - heavy) + 2, t + 1))
+
+    def score(self, j, t, visible):
+        loss = 0.0
+        for s, row in self.history:
+            if s > t - self.window and j in row:
+                mass = math.fsum(row.get(i, 0.0) for i in visible)
+                loss += min(mass, self.cap) - min(mass - row[j], self.cap)
+        return round(1e9 * loss)
+
+
 class BeladyAhead(Rule):
     """Look-ahead of w rows, as a difference of sums to the end, whose rounding decides ties."""
 
@@ -318,7 +554,7 @@ class OracleStatic(H2O):
 
 def simulate(rows, rule, budget, prefill=0):
     """Replay ``rows`` [G, T, T] under a rule; returns ``evicted_at`` as a list."""
-    tokens = len(rows[0])
+    tokens, rule.prefill = len(rows[0]), prefill
     evicted_at = [tokens] * tokens
     visible = []
     for t in range(tokens):

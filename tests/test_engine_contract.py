@@ -1,23 +1,44 @@
 """Properties that hold for every registered policy, whatever its rule."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import reference
 
 import h2o_theory as ht
+from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
-from h2o_theory.errors import ContractBroken
-from h2o_theory.policies import Context, available, make_policy
-from h2o_theory.testing import check_policy, frozen_since, schedule_of
+from h2o_theory.errors import BadArgument, ContractBroken
+from h2o_theory.policies import Context, Parts, Tensors, available, make_policy
+from h2o_theory.policies.h2o import H2O
+from h2o_theory.policies.key_norm import rate_feature
+from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
 from h2o_theory.trace import Trace
+from h2o_theory.trace.spec import LayerSpec, TraceSpec
+from h2o_theory.trace.memory import MemoryStore
+
+
+def trace_with_keys(layers=2, tokens=40, rope=None):
+    """A trace of queries, keys and values: 4 query heads of 2 kv_heads."""
+    rng, tensors, hi = np.random.default_rng(7), {}, np.arange(1, tokens + 1)
+    for layer in range(layers):
+        tensors[f"{layer}.q"] = rng.normal(size=(4, tokens, 6))
+        tensors[f"{layer}.k"], tensors[f"{layer}.v"] = rng.normal(size=(2, 2, tokens, 6))
+        tensors[f"{layer}.lo"], tensors[f"{layer}.hi"] = 0 * hi, hi
+    specs = tuple(LayerSpec(layer, 4, 2, 6, 6, 6**-0.5) for layer in range(layers))
+    spec = TraceSpec(tokens, specs, model={"id": "random", "rope": rope or {}})
+    return Trace(spec, MemoryStore(tensors), "random")
+
 
 DECIDING = sorted(set(available()) - {"full", "optimum"})
+QUERIES = ("queries", "unrotated")
 ALL = "full,recent,sink,random,random:form=fresh,h2o,h2o:rows=raw,heavy,tova,tova:shared=kv_head,"
 ALL += "lru,lfu,greedy,belady,belady_mass,optimum"
 
 
-def evict(policy, rows, budget, prefill=0, seed=0):
-    return schedule_of(policy, rows, budget, prefill=prefill, seed=seed)
+def evict(policy, rows, budget, prefill=0, seed=0, tensors=None):
+    return schedule_of(policy, rows, budget, prefill=prefill, seed=seed, tensors=tensors)
 
 
 def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
@@ -30,7 +51,7 @@ def small_trace(layers=2, q_heads=4, kv_heads=2, tokens=40, seed=3):
 @pytest.mark.parametrize("name", DECIDING)
 def test_contract(name):
     report = check_policy(name)
-    assert report.policy == name and len(report.checks) == 6
+    assert report.policy == name and len(report.checks) == 10
 
 
 @pytest.mark.parametrize(
@@ -70,6 +91,78 @@ def test_contract_of_plain_policies():
             check_policy(liar)
 
 
+class FarSighted(H2O):
+    name = "far_sighted"
+    needs = "rows keys"
+
+    def features(self, context):
+        return context.tensors.keys[::-1]
+
+    rate = rate_feature
+
+
+class NotNested(H2O):
+    name = "not_nested"
+    nested = True
+
+
+class Partial(H2O):
+    """A recent window for raw rows only."""
+
+    name = "partial"
+
+    def parts(self, budget):
+        return super().parts(budget) if self.rows == "raw" else Parts(0, budget, 0)
+
+
+@pytest.mark.parametrize(
+    ("liar", "fault"),
+    [
+        (FarSighted(), "sees the future"),
+        (NotNested(), "one pass"),
+        (Partial(), "raw and renormalised"),
+    ],
+)
+def test_contract_catches_a_compiled_liar(liar, fault):
+    with pytest.raises(ContractBroken, match=fault):
+        check_policy(liar)
+
+
+def test_contract_catches_a_plain_policy_that_mixes_heads_up():
+    class Counts(PlainPolicy):
+        """Counts, in a class attribute, how often another head came."""
+
+        name, last, turn = "counts", 0, 0
+
+        def start(self, context):
+            if context.kv_head != Counts.last:
+                Counts.last, Counts.turn = context.kv_head, Counts.turn + 1
+
+        def rate(self, t, positions):
+            return np.cos(self.turn + t * positions)
+
+    with pytest.raises(ContractBroken, match="one head changes another"):
+        check_policy(Counts())
+
+
+def test_a_plain_policy_sees_the_tensors_that_have_arrived():
+    class Shortest(PlainPolicy):
+        name, needs = "shortest", "keys values"
+
+        def observe(self, t, positions, row):
+            assert len(self.keys) == len(self.values) == t + 1
+
+        def rate(self, t, positions):
+            return -np.linalg.norm(self.keys[positions], axis=1)
+
+    assert "does not see the future" in check_policy(Shortest()).checks
+    rows = reference.softmax_rows(np.random.default_rng(0), 2, 30)
+    assert (evict(Shortest(), rows, 7) == evict(make_policy("key_norm"), rows, 7)).all()
+    trace = trace_with_keys(layers=1)
+    plain, shipped = (ht.replay(trace, [p], 8) for p in (Shortest(), "key_norm"))
+    assert (plain.retained_mass == shipped.retained_mass).all()
+
+
 def test_freeze_detector():
     assert check_policy("heavy").frozen_since is not None
     assert check_policy("h2o").frozen_since is None
@@ -92,15 +185,6 @@ def test_clairvoyant_policies_do_see_the_future(name):
     assert (np.minimum(before, 15) != np.minimum(after, 15)).any()
 
 
-@pytest.mark.parametrize("name", ["h2o", "heavy", "greedy"])
-def test_raw_and_renormalised_agree_until_the_first_eviction(name):
-    rows = reference.softmax_rows(np.random.default_rng(5), 2, 30)
-    first = 9
-    raw = evict(make_policy(f"{name}:rows=raw"), rows, first + 1)
-    renormalised = evict(make_policy(f"{name}:rows=renormalised"), rows, first + 1)
-    assert np.argmin(raw) == np.argmin(renormalised) and raw.min() == renormalised.min() == first
-
-
 def test_group_sum_and_mean_agree():
     rows = reference.softmax_rows(np.random.default_rng(6), 4, 40)
     mean = evict(make_policy("h2o"), rows, 8)
@@ -108,10 +192,14 @@ def test_group_sum_and_mean_agree():
 
 
 def test_duplicated_query_heads_change_nothing():
-    rows = reference.softmax_rows(np.random.default_rng(6), 1, 40)
+    rng = np.random.default_rng(6)
+    rows, tensors = reference.softmax_rows(rng, 1, 40), random_tensors(rng, 1, 40)
+    doubled = {name: np.repeat(getattr(tensors, name), 2, axis=0) for name in QUERIES}
+    doubled = dataclasses.replace(tensors, **doubled)
     for name in DECIDING:
-        one = evict(make_policy(name), rows, 8)
-        assert (one == evict(make_policy(name), np.repeat(rows, 2, axis=0), 8)).all(), name
+        one = evict(make_policy(name), rows, 8, tensors=tensors)
+        two = evict(make_policy(name), np.repeat(rows, 2, axis=0), 8, tensors=doubled)
+        assert (one == two).all(), name
 
 
 @pytest.mark.parametrize("prefill", [0, 1, 13])
@@ -194,3 +282,64 @@ def test_permuting_kv_heads_permutes_results():
         right = second[second.kv_head == 1 - kv_head].retained_mass.to_numpy()
         # Rows are rescaled to sum to one on import, hence equal up to rounding only.
         assert np.allclose(left, right, atol=1e-12)
+
+
+def test_a_set_for_the_whole_model_is_the_sum_of_all_heads():
+    trace = small_trace()
+    rows = np.concatenate([trace.rows(layer, head) for layer in range(2) for head in range(2)])
+    kept = reference.visible_sets(evict(make_policy("spatten"), rows, 8))
+    table = ht.replay(trace, "spatten", 8)
+    for (layer, kv_head), cell in table.groupby(["layer", "kv_head"]):
+        mean = trace.rows(layer, kv_head).mean(axis=0)
+        mass = np.mean([mean[t, s].sum() for t, s in enumerate(kept)])
+        assert np.isclose(cell.retained_mass.item(), mass)
+    alone = ht.replay(trace, "spatten", 8, layers=[1])
+    assert alone.retained_mass.tolist() == table[table.layer == 1].retained_mass.tolist()
+
+
+TENSORS = ["vatp", "key_norm", "key_diff", "expected_attention", "algorithm2"]
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_policies_that_look_at_tensors_get_those_of_their_head(name):
+    trace = trace_with_keys(rope={"rope_theta": 100.0, "rope_type": "default"})
+    table = ht.replay(trace, name, 9)
+    for (layer, kv_head), cell in table.groupby(["layer", "kv_head"]):
+        queries = trace.queries(layer, kv_head)
+        tensors = Tensors(
+            queries,
+            rotate(queries, -np.arange(40), 100.0),
+            trace.keys(layer, kv_head),
+            trace.values(layer, kv_head),
+            6**-0.5,
+            (100.0, 6),
+        )
+        rows = trace.rows(layer, kv_head)
+        kept = reference.visible_sets(evict(make_policy(name), rows, 9, tensors=tensors))
+        mass = np.mean([rows[:, t, s].sum(axis=-1).mean() for t, s in enumerate(kept)])
+        assert np.isclose(cell.retained_mass.item(), mass)
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_policies_that_look_at_tensors_refuse_a_trace_without(name):
+    attention = reference.softmax_rows(np.random.default_rng(0), 2, 20)[None]
+    with pytest.raises(BadArgument, match=f"{name} on .*layer 0"):
+        ht.replay(Trace.from_attention(attention), name, 8)
+
+
+def test_an_unknown_rotary_embedding_is_refused():
+    trace = trace_with_keys(rope={"rope_theta": 1e4, "rope_type": "llama3", "factor": 8.0})
+    with pytest.raises(BadArgument, match="rope_type default"):
+        ht.replay(trace, "expected_attention", 8)
+    assert len(ht.replay(trace, "key_norm", 8)) == 4
+    assert len(ht.replay(trace_with_keys(), "expected_attention", 8)) == 4  # none at all
+
+
+def test_rotation_is_undone_and_turns_products_by_distance_alone():
+    rng = np.random.default_rng(0)
+    vectors, positions = rng.normal(size=(2, 9, 8)), np.arange(9)
+    turned = rotate(vectors, positions, 50.0, 6)
+    assert np.allclose(rotate(turned, -positions, 50.0, 6), vectors, atol=1e-14)
+    assert (turned[..., 6:] == vectors[..., 6:]).all()
+    moved = rotate(vectors, positions + 13, 50.0, 6)
+    assert np.allclose(turned[0] @ turned[1].T, moved[0] @ moved[1].T)

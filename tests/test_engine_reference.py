@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reference
 
-from h2o_theory.engine.run import make_run
 from h2o_theory.policies import Context, available, make_policy
+from h2o_theory.testing import random_tensors, schedule_of
 
 CASES = {
     "recent": (reference.Recent, {}),
@@ -50,25 +50,58 @@ CASES = {
     "belady_mass:w=3": (reference.BeladyAhead, {}),
     "belady_rate": (reference.BeladyRate, {}),
     "oracle_static": (reference.OracleStatic, {}),
+    "lrfu:rows=raw": (reference.Lrfu, {"kind": "raw"}),
+    "fifo": (reference.Fifo, {}),
+    "h2o_real_drop": (reference.H2ORealDrop, {}),
+    "h2o_flexgen": (reference.H2OFlexgen, {}),
+    "h2o_lm_eval": (reference.H2OLmEval, {}),
+    "h2o_lm_eval_llama": (reference.H2OLmEvalLlama, {}),
+    "algorithm1": (reference.Algorithm1, {}),
+    "algorithm1:reading=accumulated": (reference.Algorithm1, {"reading": "accumulated"}),
+    "algorithm1:reading=intent": (reference.Algorithm1, {"reading": "intent"}),
+    "algorithm2": (reference.Algorithm2, {}),
+    "algorithm2:reading=intent": (reference.Algorithm2, {"reading": "intent"}),
+    "scissorhands_code": (reference.ScissorhandsCode, {}),
+    "keyformer:form=code": (reference.KeyformerCode, {}),
+    "snapkv": (reference.SnapKV, {}),
+    "snapkv:window=2,kernel=3,pool=max": (
+        reference.SnapKV,
+        {"window": 2, "kernel": 3, "pool": "max"},
+    ),
+    "buzz": (reference.Buzz, {}),
+    "buzz:stride=2": (reference.Buzz, {"stride": 2}),
+    "spatten": (reference.Heavy, {"reduction": "sum"}),
+    "vatp": (reference.Vatp, {}),
+    "vatp:rows=raw": (reference.Vatp, {"kind": "raw"}),
+    "key_norm": (reference.KeyNorm, {}),
+    "key_diff": (reference.KeyDiff, {}),
+    "expected_attention": (reference.ExpectedAttention, {}),
+    "coverage": (reference.Coverage, {}),
+    "coverage:window=4,cap=0.5,rows=renormalised": (
+        reference.Coverage,
+        {"window": 4, "cap": 0.5, "kind": "renormalised"},
+    ),
 }
 
 
-def evict(policy, rows, budget, prefill=0, block_rows=None, head=(0, 0), seed=0):
+def tensors_for(rows):
+    """Random queries, keys and values, the same for the same shape of rows."""
+    return random_tensors(np.random.default_rng(2), *rows.shape[:2])
+
+
+def evict(policy, rows, budget, prefill=0, block_rows=None):
     """The compiled schedule, fed in blocks of ``block_rows``."""
-    tokens = rows.shape[1]
-    context = Context(budget, tokens, prefill, *head, seed)
-    run = make_run(policy, context, rows.mean(axis=0))
-    for start in range(0, tokens, block_rows or tokens):
-        run.advance(np.ascontiguousarray(rows[:, start : start + (block_rows or tokens)]), start)
-    return run.evicted_at
+    options = {"prefill": prefill, "block_rows": block_rows, "tensors": tensors_for(rows)}
+    return schedule_of(policy, rows, budget, **options)
 
 
 def expected(text, rows, budget, prefill):
     rule, parameters = CASES[text]
-    if rule in (reference.Random, reference.Keyformer):
+    if issubclass(rule, reference.Random | reference.Keyformer):
         stream = make_policy(text).settings(Context(budget, rows.shape[1]))[0]
         parameters = parameters | {"stream": int(stream)}
-    return reference.simulate(rows, rule(budget, rows, **parameters), budget, prefill)
+    rule = rule(budget, rows, tensors=tensors_for(rows), **parameters)
+    return reference.simulate(rows, rule, budget, prefill)
 
 
 def instances():

@@ -1,6 +1,7 @@
 """Recording changes nothing: same logits, implementation restored, no trace after an error."""
 
 import copy
+import errno
 import gc
 import threading
 import weakref
@@ -11,24 +12,29 @@ import torch
 import transformers
 from recorder_models import (
     CACHE,
-    FAMILIES,
+    CORE,
     LAYERS,
     leftovers,
     own_rows,
-    tiny_config,
-    tiny_model,
     tokens,
     traced_rows,
 )
 
-from h2o_theory.errors import BadArgument, H2OTheoryError, OutputExists, RecordingRefused
+from h2o_theory.errors import (
+    DiskFull,
+    H2OTheoryError,
+    OutputExists,
+    RecordingRefused,
+    UnfinishedTrace,
+)
 from h2o_theory.recorder import buffer, record, registration
-from h2o_theory.trace import open_trace
+from h2o_theory.recorder.tiny import tiny_config, tiny_model
+from h2o_theory.trace import durable, open_trace
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_logits_are_bit_identical(tmp_path, family, attention, dtype):
     model, ids = tiny_model(family, attention=attention, dtype=dtype), tokens(40)
     with torch.no_grad():
@@ -40,7 +46,7 @@ def test_logits_are_bit_identical(tmp_path, family, attention, dtype):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_the_implementation_is_restored(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(10)
     with record(model, tmp_path / "t"):
@@ -70,7 +76,7 @@ def test_an_error_in_the_block_leaves_nothing(tmp_path, monkeypatch):
     model, ids = tiny_model("llama"), tokens(30)
     with pytest.raises(KeyboardInterrupt), record(model, tmp_path / "t"):
         model(ids)
-        assert [name.startswith(".t.partial-") for name in leftovers(tmp_path)] == [True]
+        assert leftovers(tmp_path) == ["t.unfinished"]
         raise KeyboardInterrupt
     assert leftovers(tmp_path) == []
 
@@ -85,7 +91,7 @@ def test_a_block_without_a_forward_pass_is_refused(tmp_path):
 
 def test_a_swallowed_refusal_still_spoils_the_recording(tmp_path):
     model, ids = tiny_model("opt"), tokens(10)
-    with pytest.raises(RecordingRefused, match="more than one sequence"):
+    with pytest.raises(RecordingRefused, match="number of sequences changed"):
         with record(model, tmp_path / "t"):
             model(ids)
             try:
@@ -155,15 +161,23 @@ def test_many_small_segments_read_as_one(tmp_path, monkeypatch):
         assert np.abs(traced_rows(large, layer) - traced_rows(small, layer)).max() < 1e-5
 
 
-def test_a_full_disk_is_named_and_cleaned_up(tmp_path, monkeypatch):
-    def full(self, *args, **details):
-        raise OSError(28, "No space left on device")
+def test_a_full_disk_is_named_and_leaves_a_plainly_unfinished_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(buffer, "SEGMENT_BYTES", 1)
+    written = durable.write_durably
 
-    monkeypatch.setattr("h2o_theory.trace.TraceWriter.add_segment", full)
+    def full(path, data):
+        if path.name == "seg-000002.safetensors":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written(path, data)
+
     model = tiny_model("opt")
-    with pytest.raises(BadArgument, match="No space left"), record(model, tmp_path / "t"):
-        model(tokens(10))
-    assert leftovers(tmp_path) == []
+    with monkeypatch.context() as patch, pytest.raises(DiskFull, match="No space left.*resume"):
+        patch.setattr("h2o_theory.trace.writer.write_durably", full)
+        with record(model, tmp_path / "t"):
+            model(tokens(10))
+    assert leftovers(tmp_path) == ["t.unfinished"]
+    with pytest.raises(UnfinishedTrace, match="2 segments"):
+        open_trace(tmp_path / "t")
 
 
 def test_two_models_in_two_threads(tmp_path):
@@ -227,8 +241,16 @@ def test_a_copy_made_while_recording_says_what_is_wrong(tmp_path):
         stray(ids)
 
 
-def test_progress_is_told_layer_by_layer(tmp_path):
+def test_progress_is_told_by_layer_chunk_and_step(tmp_path):
     seen, model = [], tiny_model("opt")
-    with record(model, tmp_path / "t", layers=[0, 2], progress=lambda *step: seen.append(step)):
-        model(tokens(10))
-    assert seen == [(1, 2, "layer 0"), (2, 2, "layer 2")]
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad(), record(
+        model, tmp_path / "t", layers=[0, 2], tokens=18, progress=lambda *step: seen.append(step)
+    ):
+        for piece in tokens(18).split([10, 6, 1, 1], dim=1):
+            model(piece, **{CACHE: cache}, use_cache=True)
+    assert seen == [
+        (1, 2, "tokens 0 to 9, layers"), (2, 2, "tokens 0 to 9, layers"),
+        (1, 2, "tokens 10 to 15, layers"), (2, 2, "tokens 10 to 15, layers"),
+        (1, 2, "tokens one at a time"), (2, 2, "tokens one at a time"),
+    ]  # fmt: skip

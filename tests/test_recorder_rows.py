@@ -6,16 +6,16 @@ import torch
 import transformers
 from recorder_models import (
     CACHE,
-    FAMILIES,
+    CORE,
     HEADS,
     LAYERS,
     own_rows,
-    tiny_model,
     tokens,
     traced_rows,
 )
 
-from h2o_theory.recorder import families, record
+from h2o_theory.recorder import record
+from h2o_theory.recorder.tiny import LLAMA3, tiny_model
 from h2o_theory.trace import open_trace, validate
 
 HALF_TOLERANCE = {"float16": 2e-3, "bfloat16": 1.5e-2}
@@ -29,7 +29,7 @@ def recorded(model, ids, out, **options):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_rows_equal_the_models_own(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(50)
     trace, expected = recorded(model, ids, tmp_path / "t"), own_rows(model, ids)
@@ -45,7 +45,7 @@ def test_rows_equal_the_models_own(tmp_path, family, attention):
 
 
 @pytest.mark.parametrize("dtype", HALF_TOLERANCE)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_half_precision_rows(tmp_path, family, dtype):
     model, ids = tiny_model(family, attention="eager", dtype=dtype), tokens(40)
     trace, expected = recorded(model, ids, tmp_path / "t"), own_rows(model, ids)
@@ -55,7 +55,7 @@ def test_half_precision_rows(tmp_path, family, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_keys_and_values_are_those_of_the_kv_cache_bit_for_bit(tmp_path, family, dtype):
     model, ids = tiny_model(family, dtype=dtype), tokens(30)
     trace = recorded(model, ids, tmp_path / "t")
@@ -83,7 +83,7 @@ def test_values_times_rows_give_the_attention_output(tmp_path):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_chunked_prefill_gives_the_same_rows(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(45)
     cache = transformers.DynamicCache(config=model.config)
@@ -98,7 +98,7 @@ def test_chunked_prefill_gives_the_same_rows(tmp_path, family, attention):
 
 
 @pytest.mark.parametrize("cache", [None, "static"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CORE)
 def test_generation_records_prompt_and_generated_tokens(tmp_path, family, cache):
     model, ids = tiny_model(family), tokens(12)
     options = {"max_new_tokens": 24, "min_new_tokens": 24, "do_sample": False}
@@ -153,24 +153,6 @@ def test_a_visible_window_from_the_users_mask_is_kept(tmp_path):
     assert np.array_equal(traced_rows(trace, 0) > 0, np.broadcast_to(mask[0], (4, 24, 24)))
 
 
-def test_softcap_and_sliding_window_are_captured(tmp_path, monkeypatch):
-    """Gemma 2 is not on the list of tested families; here it shows that both are passed on."""
-    monkeypatch.setattr(families, "FAMILIES", ("gemma2",))
-    torch.manual_seed(3)
-    config = transformers.Gemma2Config(
-        vocab_size=97, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, intermediate_size=96, sliding_window=7,
-        query_pre_attn_scalar=4, attn_logit_softcapping=3.0, initializer_range=0.3,
-    )  # fmt: skip
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    model, ids = model.eval(), tokens(30)
-    trace, expected = recorded(model, ids, tmp_path / "t"), own_rows(model, ids)
-    assert [trace.layer(layer).sliding_window for layer in (0, 1)] == [7, None]
-    assert trace.layer(0).softcap == 3.0 and trace.layer(0).scaling == 0.5
-    for layer in (0, 1):
-        assert np.abs(traced_rows(trace, layer) - expected[layer]).max() < 1e-5
-
-
 def test_the_spec_says_what_was_recorded(tmp_path):
     model, ids = tiny_model("llama"), tokens(20)
     with (
@@ -183,7 +165,7 @@ def test_the_spec_says_what_was_recorded(tmp_path):
     spec, report = open_trace(recording.path).spec, recording.report
     assert spec.model == {
         "id": "tiny", "family": "llama", "revision": "", "dtype": "float32", "attention": "sdpa",
-        "rope": {"rope_theta": 10000.0, "rope_type": "default"},
+        "rope": LLAMA3,
     }  # fmt: skip
     assert spec.token_ids == tuple(ids[0].tolist()) and spec.token_strings is None
     assert spec.prompt_length == spec.tokens == 20 and spec.text == {"name": "random"}

@@ -85,6 +85,8 @@ def attention_rows(queries, keys, lo, hi, scaling, softcap=None, sinks=None):
     """
     width = int(np.max(hi, initial=0))
     rows = np.zeros((queries.shape[0], queries.shape[1], keys.shape[0]))
+    if not width:
+        return rows
     logits = attention_logits(queries, keys[:width], scaling, softcap)
     rows[:, :, :width] = softmax_rows(logits, lo, hi, sinks)
     return rows

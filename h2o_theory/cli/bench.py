@@ -9,7 +9,7 @@ from h2o_theory.report import check_destination, save_results
 
 __all__ = ["add_parser"]
 
-_BENCHMARKS = ("optimum", "replay", "record")
+_BENCHMARKS = ("optimum", "replay", "record", "live")
 
 
 def add_parser(verbs):

@@ -34,6 +34,7 @@ DEFAULT_POLICIES = (
 """What is replayed when no policy is named."""
 
 _WIDTH_WITHOUT_TERMINAL = 160
+_FINISHED_BARS = 8
 
 
 @contextlib.contextmanager
@@ -49,12 +50,16 @@ def shown_progress():
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, *times, console=console) as bars:
-        known = {}
+        known, finished = {}, []
 
         def progress(done, total, label):
             if label not in known:
                 known[label] = bars.add_task(label, total=total)
             bars.update(known[label], completed=done, total=total)
+            if done == total:
+                finished.append(label)
+            if len(finished) > _FINISHED_BARS:
+                bars.remove_task(known.pop(finished.pop(0)))
 
         yield progress
 

@@ -22,4 +22,4 @@ def run(arguments):
         print_json(info | {"spec": trace.spec.as_dict()})
         return
     for name, value in info.items():
-        print(f"{name:14} {value}")
+        print(f"{name:22} {value}")

@@ -7,6 +7,7 @@ import h2o_theory
 from h2o_theory.cli import (
     bench,
     demo,
+    import_,
     info,
     ls,
     masks,
@@ -21,7 +22,20 @@ from h2o_theory.errors import H2OTheoryError
 
 __all__ = ["main"]
 
-_VERBS = (demo, record, validate, info, replay, sweep, optimum, masks, report, ls, bench)
+_VERBS = (
+    demo,
+    record,
+    import_,
+    validate,
+    info,
+    replay,
+    sweep,
+    optimum,
+    masks,
+    report,
+    ls,
+    bench,
+)
 
 
 def build_parser():

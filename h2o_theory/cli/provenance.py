@@ -9,7 +9,13 @@ import numpy
 import h2o_theory
 from h2o_theory.attention import SPARSITY_THRESHOLD
 
-__all__ = ["provenance"]
+__all__ = ["provenance", "without_output_error"]
+
+
+def without_output_error(trace):
+    """Why results of a trace have no output error; empty if they have one."""
+    missing = [layer.layer for layer in trace.spec.layers if not layer.value_dim]
+    return "not measured: the trace holds no values V" if missing else ""
 
 
 def provenance(trace, arguments):
@@ -23,6 +29,7 @@ def provenance(trace, arguments):
         "tokens": trace.tokens,
         "layers": list(trace.layers),
         "content": f"{spec.content} in {spec.dtype}",
+        "output_error": without_output_error(trace) or "measured",
         "sparsity_threshold": SPARSITY_THRESHOLD,
         "command": " ".join(["h2o-theory", *arguments]),
         "versions": {

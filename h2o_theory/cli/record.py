@@ -1,88 +1,205 @@
-"""``h2o-theory record``: run a model over a text and keep its attention."""
+"""``h2o-theory record``: run a model over a text, or several, and keep its attention."""
 
 from pathlib import Path
 
 from h2o_theory.cli.common import integers, say, shown_progress
-from h2o_theory.errors import TextError
+from h2o_theory.errors import BadArgument
 from h2o_theory.report import refuse_existing
 
-__all__ = ["add_parser", "read_text"]
+__all__ = ["add_parser"]
+
+EPILOG = """examples:
+  h2o-theory record smollm2-135m --text notes.txt --tokens 1024 --out notes.trace
+  h2o-theory record smollm2-135m --text long.txt --chunk 1024 --layers 0,10,20 --out long.trace
+  h2o-theory record smollm2-135m --text prompt.txt --generate 200 --top-p 0.9 --seed 3 --out g.trace
+  h2o-theory record facebook/opt-6.7b --text set.jsonl --field text --tokens 2048 \\
+      --device cuda --dtype float16 --out set.traces
+"""
 
 
 def add_parser(verbs):
     """Add the verb."""
+    import argparse
+
     parser = verbs.add_parser(
         "record",
         help="record the attention of a model on a text",
         description="Record queries, keys and values of a model on the first tokens of a text. "
-        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.",
-        epilog="example: h2o-theory record smollm2-135m --text notes.txt --tokens 1024 "
-        "--out notes.trace",
+        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m. "
+        "`h2o-theory ls families` lists what can be recorded.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 text file")
-    parser.add_argument("--tokens", type=int, required=True, metavar="T", help="tokens to record")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
-    parser.add_argument("--layers", metavar="L,L,...", help="layers to record (default: all)")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
-    parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
-    parser.add_argument(
-        "--store", default="qkv", choices=("qkv", "qk"), help="without V no output error"
+    _add_text_options(parser.add_argument_group("text"))
+    _add_model_options(parser.add_argument_group("model"))
+    _add_trace_options(parser.add_argument_group("trace"))
+    parser.set_defaults(run=run)
+
+
+def _add_text_options(group):
+    group.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 file")
+    several = group.add_mutually_exclusive_group()
+    several.add_argument(
+        "--lines", action="store_true", help="each line of FILE is a text and gives a trace"
     )
-    parser.add_argument(
+    several.add_argument(
+        "--field", metavar="NAME", help="each line of FILE is JSON with a text in this field"
+    )
+    group.add_argument("--texts", type=int, metavar="N", help="the first N lines only")
+    group.add_argument(
+        "--tokens",
+        type=int,
+        metavar="T",
+        help="tokens of the text to record; of several texts at most T each (default: all)",
+    )
+    group.add_argument(
+        "--generate", type=int, metavar="N", help="let the model go on for N tokens, greedily"
+    )
+    group.add_argument("--temperature", type=float, metavar="X", help="sample them, at X")
+    group.add_argument("--top-p", type=float, metavar="X", help="sample them, from a share X")
+    group.add_argument("--seed", type=int, metavar="S", help="of the sampling (default: 0)")
+
+
+def _add_model_options(group):
+    group.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu, cuda, cuda:1, ..., or auto: layers spread over all devices (default: cpu)",
+    )
+    group.add_argument("--dtype", default="float32", help="of the model (default: float32)")
+    group.add_argument(
+        "--attention",
+        metavar="NAME",
+        help="implementation that does the work: sdpa, eager, flash_attention_2 "
+        "(default: sdpa, or eager where sdpa drops a part of the family's attention)",
+    )
+    group.add_argument(
+        "--chunk", type=int, metavar="N", help="tokens per pass, to bound memory (default: all)"
+    )
+
+
+def _add_trace_options(group):
+    group.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
+    group.add_argument("--layers", metavar="L,L,...", help="layers to record (default: all)")
+    group.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to record (default: all)")
+    group.add_argument(
+        "--what",
+        default="qkv",
+        choices=("qkv", "qk", "attention"),
+        help="qk leaves out V and with it output errors; attention stores rows, O(T^2)",
+    )
+    group.add_argument(
         "--store-dtype",
         default="model",
         choices=("model", "float32", "float16", "bfloat16"),
         help="of the trace; model keeps every bit (default: model)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--token-strings", action="store_true", help="store the text's tokens, not only their ids"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing trace")
-    parser.set_defaults(run=run)
+    group.add_argument("--overwrite", action="store_true", help="replace an existing trace")
+    group.add_argument("--resume", action="store_true", help="go on with an unfinished recording")
 
 
 def run(arguments):
     """Record and say what was written."""
-    from h2o_theory.recorder import load_model, record_text
+    from h2o_theory.recorder import load_model, plan_texts, record_text, record_texts
 
-    refuse_existing(arguments.out, arguments.overwrite)
-    text = read_text(arguments.text)
-    layers = integers(arguments.layers, "--layers")
-    with shown_progress() as progress:
-        model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
-        recording = record_text(
-            model,
-            text,
-            arguments.tokens,
-            arguments.out,
-            layers=layers,
-            store=arguments.store,
-            dtype=arguments.store_dtype,
-            token_strings=arguments.token_strings,
-            text_name=Path(arguments.text).name,
-            overwrite=arguments.overwrite,
-            progress=progress,
+    texts = _texts(arguments)
+    generation = _generation(arguments)
+    several = arguments.lines or arguments.field is not None
+    if several and arguments.overwrite:
+        raise BadArgument(
+            "several traces are not overwritten",
+            where="--overwrite",
+            hint="Delete the folder or choose another",
         )
-    say(str(recording.report))
-    print(recording.path)
+    if not arguments.resume:
+        refuse_existing(arguments.out, arguments.overwrite)
+    name = Path(arguments.text).name
+    what = {
+        "layers": integers(arguments.layers, "--layers"),
+        "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
+        "store": arguments.what,
+        "dtype": arguments.store_dtype,
+    }
+    how = {
+        "chunk": arguments.chunk,
+        "generation": generation,
+        "token_strings": arguments.token_strings,
+        "resume": arguments.resume,
+    }
+    with shown_progress() as progress:
+        model = load_model(
+            arguments.model,
+            device=arguments.device,
+            dtype=arguments.dtype,
+            attention=arguments.attention,
+        )
+        whole = {"name": name, "several": several, "generation": generation}
+        _say_size(plan_texts(model, texts, arguments.tokens, **whole, **what))
+        place = (model, texts if several else texts[0], arguments.tokens, arguments.out)
+        if several:
+            recordings = record_texts(*place, name=name, progress=progress, **what, **how)
+        else:
+            how |= {"overwrite": arguments.overwrite}
+            recordings = [record_text(*place, text_name=name, progress=progress, **what, **how)]
+    for recording in recordings:
+        say(str(recording.report))
+    if len(recordings) < len(texts):
+        say(f"{len(texts) - len(recordings)} of {len(texts)} traces were there already")
+    print(arguments.out)
 
 
-def read_text(path):
-    """The contents of a text file; raises TextError if it is missing, not UTF-8 or empty."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise TextError(
-            "the text cannot be read",
-            where=path,
-            got=error.strerror,
-            hint="Give the path of a UTF-8 text file",
-        ) from None
-    except UnicodeDecodeError as error:
-        raise TextError(
-            "the text is not UTF-8", where=path, got=f"byte {error.start}: {error.reason}"
-        ) from None
-    if not text.strip():
-        raise TextError("the text is empty", where=path, expected="at least one token")
-    return text
+def _texts(arguments):
+    from h2o_theory.recorder.dataset import read_text, read_texts
+
+    if not (arguments.lines or arguments.field is not None):
+        if arguments.texts is not None:
+            raise BadArgument(
+                "the file holds one text", where="--texts", hint="Add --lines or --field NAME"
+            )
+        return [read_text(arguments.text)]
+    texts = read_texts(arguments.text, arguments.field)
+    if arguments.texts is not None and arguments.texts < 1:
+        raise BadArgument("no text is asked for", where="--texts", got=arguments.texts)
+    return texts[: arguments.texts]
+
+
+def _generation(arguments):
+    from h2o_theory.recorder.passes import Generation
+
+    sampling = {"temperature": arguments.temperature, "top_p": arguments.top_p}
+    if arguments.generate is None:
+        for name, value in {**sampling, "seed": arguments.seed}.items():
+            if value is not None:
+                raise BadArgument(
+                    "nothing is generated",
+                    where="--" + name.replace("_", "-"),
+                    got=value,
+                    hint="Add --generate N",
+                )
+        return None
+    if arguments.seed is not None and set(sampling.values()) == {None}:
+        raise BadArgument(
+            "greedy generation has no seed",
+            where="--seed",
+            got=arguments.seed,
+            hint="Add --temperature or --top-p to sample",
+        )
+    return Generation(arguments.generate, **sampling, seed=arguments.seed or 0)
+
+
+def _say_size(plans):
+    """What will be on the disk, against the same rows as packed triangles."""
+    from h2o_theory.trace import packed_bytes, predict_bytes
+
+    first, total = plans[0], sum(map(predict_bytes, plans))
+    traces = f"{len(plans)} traces, " if len(plans) > 1 else ""
+    kv_heads = sum(layer.kv_heads for layer in first.layers)
+    line = f"to write: {total / 1e6:.1f} MB, {traces}{sum(plan.tokens for plan in plans)} tokens, "
+    line += f"{len(first.layers)} layers, {kv_heads} kv_heads in all, {first.dtype}"
+    if first.content == "qkv":
+        line += f" (packed attention rows: {sum(map(packed_bytes, plans)) / 1e6:.1f} MB)"
+    say(line)

@@ -12,7 +12,7 @@ from h2o_theory.cli.common import (
     say_parts,
     shown_progress,
 )
-from h2o_theory.cli.provenance import provenance
+from h2o_theory.cli.provenance import provenance, without_output_error
 from h2o_theory.engine import read_budget_matrix, replay, resolved_parts
 from h2o_theory.policies import parse_policies
 from h2o_theory.report import check_destination, save_results, summary_table
@@ -81,6 +81,8 @@ def run(arguments):
             workers=arguments.workers,
             progress=progress,
         )
+    if reason := without_output_error(trace):
+        say(f"output error {reason}")
     table.attrs["provenance"] = provenance(trace, sys.argv[1:])
     if arguments.out:
         save_results(table, arguments.out, overwrite=arguments.overwrite)

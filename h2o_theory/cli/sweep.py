@@ -26,7 +26,9 @@ def add_parser(verbs):
     )
     parser.add_argument("spec", metavar="SPEC", help="a .toml file")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the sweep")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: all cores); 1 is this process")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: all cores); 1 is this process"
+    )
     parser.add_argument("--shard", metavar="I/N", help="run the I-th of N parts only")
     parser.add_argument("--dask", metavar="ADDRESS", help="scheduler whose workers run the cells")
     parser.add_argument("--dry-run", action="store_true", help="count cells, estimate the time")

@@ -8,6 +8,7 @@ from h2o_theory.engine.certified import (
 )
 from h2o_theory.engine.plain import PlainPolicy
 from h2o_theory.engine.replay import COLUMNS, replay
+from h2o_theory.engine.schedules import schedules
 from h2o_theory.engine.tasks import resolved_parts
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "read_budget_matrix",
     "replay",
     "resolved_parts",
+    "schedules",
 ]

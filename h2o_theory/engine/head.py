@@ -16,7 +16,7 @@ from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.optimum import to_fixed_point
 from h2o_theory.policies import Context
 
-__all__ = ["Task", "replay_head"]
+__all__ = ["Task", "head_schedules", "replay_head"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Task:
     prefill: int = 0
     seed: int = 0
 
-    def context(self, tokens, layer, kv_head):
+    def context(self, tokens, layer, kv_head, tensors=None):
         """What the policy of this task is told on that kv_head."""
-        return Context(self.budget, tokens, self.prefill, layer, kv_head, self.seed)
+        return Context(self.budget, tokens, self.prefill, layer, kv_head, self.seed, tensors)
 
 
 def replay_head(trace, layer, kv_head, tasks, shared, *, optimum=True):
@@ -54,9 +54,9 @@ def replay_head(trace, layer, kv_head, tasks, shared, *, optimum=True):
         square = blocks.square()
     if optimum:
         optima = Optima(to_fixed_point(square), tasks)
-    contexts = [task.context(tokens, layer, kv_head) for task in tasks]
     tensors = head_tensors(trace, layer, kv_head, [task.policy for task in tasks])
-    runs, schedules = _plan(tasks, contexts, square, tensors, optima, shared)
+    contexts = [task.context(tokens, layer, kv_head, tensors) for task in tasks]
+    runs, schedules = _plan(tasks, contexts, square, optima, shared)
     measures = [
         Measure(schedule, task.prefill) for task, schedule in zip(tasks, schedules, strict=True)
     ]
@@ -86,7 +86,24 @@ def replay_head(trace, layer, kv_head, tasks, shared, *, optimum=True):
     ]
 
 
-def _plan(tasks, contexts, square, tensors, optima, shared):
+def head_schedules(trace, layer, kv_head, tasks, shared):
+    """The schedules of every task on one kv_head, int64 [T] each; arguments as for a replay."""
+    blocks, tokens = HeadRows(trace, layer, kv_head), trace.tokens
+    square = optima = None
+    if any(task.policy.kind == "clairvoyant" for task in tasks):
+        square = blocks.square()
+    if any(task.policy.name == "optimum" for task in tasks):
+        optima = Optima(to_fixed_point(square), tasks)
+    tensors = head_tensors(trace, layer, kv_head, [task.policy for task in tasks])
+    contexts = [task.context(tokens, layer, kv_head, tensors) for task in tasks]
+    runs, schedules = _plan(tasks, contexts, square, optima, shared)
+    for start, rows, _ in blocks if runs else ():
+        for run, _ in runs:
+            run.advance(rows, start)
+    return schedules
+
+
+def _plan(tasks, contexts, square, optima, shared):
     """The runs to advance, each with the indices of the tasks it serves, and all schedules.
 
     Schedules that are known beforehand (shared by the layer, the full cache, the optimum) need
@@ -105,11 +122,11 @@ def _plan(tasks, contexts, square, tensors, optima, shared):
             key = (task.policy, parts.n_sink, parts.n_recent, task.prefill, task.seed)
             stacks.setdefault(key, []).append(index)
         else:
-            run = make_run(task.policy, context, square, tensors)
+            run = make_run(task.policy, context, square)
             schedules[index] = run.evicted_at
             runs.append((run, [index]))
     for (policy, *_), members in stacks.items():
-        run = StackRun(policy, [contexts[index] for index in members], square, tensors)
+        run = StackRun(policy, [contexts[index] for index in members], square)
         runs.append((run, members))
         for index, schedule in zip(members, run.schedules, strict=True):
             schedules[index] = schedule

@@ -1,13 +1,14 @@
 """Policies written as plain Python classes: slower, same semantics, any state you like."""
 
 import copy
+import dataclasses
 
 import numpy as np
 
 from h2o_theory.attention import renormalise
 from h2o_theory.policies.base import Parts
 from h2o_theory.policies.choose import lowest
-from h2o_theory.policies.tensors import TENSORS
+from h2o_theory.policies.tensors import TENSORS, require
 
 __all__ = ["PlainPolicy", "PlainRun"]
 
@@ -86,16 +87,16 @@ _REDUCE = {
 class PlainRun:
     """One replay of a plain policy on one head, fed block by block."""
 
-    def __init__(self, policy, context, mean_rows, tensors):
-        tensors.require(policy)
+    def __init__(self, policy, context, mean_rows):
+        require(policy, context.tensors)
         # A copy, because heads run in threads and each needs a state of its own.
         policy = copy.deepcopy(policy)
         self.policy, self.context = policy, context
         self.evicted_at = np.full(context.tokens, context.tokens, dtype=np.int64)
-        self._parts, self._tensors = policy.parts(context.budget), tensors
+        self._parts = policy.parts(context.budget)
         if policy.kind == "clairvoyant":
             policy.future = mean_rows
-        policy.start(context)
+        policy.start(dataclasses.replace(context, tensors=None))
 
     def advance(self, rows, start):
         """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
@@ -119,4 +120,4 @@ class PlainRun:
 
     def _show_tensors(self, t):
         for kind in set(self.policy.needs.split()) & set(TENSORS):
-            setattr(self.policy, kind, self._tensors.upto(kind, t + 1))
+            setattr(self.policy, kind, getattr(self.context.tensors, kind)[..., : t + 1, :])

@@ -4,8 +4,9 @@ import numpy as np
 
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.plain import PlainRun
-from h2o_theory.policies import TENSORS, Policy, Tensors
+from h2o_theory.policies import Policy
 from h2o_theory.policies.base import GROUP_REDUCTIONS
+from h2o_theory.policies.tensors import require
 
 __all__ = ["CompiledRun", "audit", "features_of", "future_table", "make_run", "row_kind"]
 
@@ -13,7 +14,7 @@ __all__ = ["CompiledRun", "audit", "features_of", "future_table", "make_run", "r
 class CompiledRun:
     """State of a compiled policy; see :mod:`h2o_theory.engine.advance` for the arrays."""
 
-    def __init__(self, policy, context, mean_rows, tensors):
+    def __init__(self, policy, context, mean_rows):
         tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
         parts = policy.parts(context.budget)
         per_slot, memory = policy.sizes(context)
@@ -31,7 +32,7 @@ class CompiledRun:
         )
         self._position = np.zeros(slots, dtype=np.int64)
         self._score = np.zeros(slots)
-        self._features = features_of(policy, context, tensors)
+        self._features = features_of(policy, context)
         self._per_slot = np.zeros((slots, self._features.shape[1] + per_slot))
         self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(slots), np.zeros(slots)
@@ -74,28 +75,19 @@ def future_table(policy, mean_rows):
     return np.ascontiguousarray(policy.table(mean_rows), dtype=np.float64)
 
 
-def features_of(policy, context, tensors):
-    """The policy's features, float64 [T, m], m = 0 if it looks at no tensors."""
-    if not set(policy.needs.split()) & set(TENSORS):
-        return np.zeros((context.tokens, 0))
-    tensors.require(policy)
-    return np.ascontiguousarray(policy.features(tensors, context), dtype=np.float64)
+def features_of(policy, context):
+    """The policy's features, float64 [T, m]; m = 0 if it looks at no tensors."""
+    require(policy, context.tensors)
+    return np.ascontiguousarray(policy.features(context), dtype=np.float64)
 
 
-def make_run(policy, context, mean_rows=None, tensors=None):
-    """The run of a shipped or plain policy.
+def make_run(policy, context, mean_rows=None):
+    """The run of a shipped or plain policy; ``mean_rows`` [T, T] only for clairvoyant ones.
 
-    Parameters
-    ----------
-    policy : Policy or PlainPolicy
-    context : Context
-    mean_rows : array [T, T], optional
-        For clairvoyant policies.
-    tensors : Tensors, optional
-        For policies that need queries, keys or values; raises BadArgument if one is missing.
+    Raises BadArgument if the policy needs tensors that ``context.tensors`` does not hold.
     """
     kind = CompiledRun if isinstance(policy, Policy) else PlainRun
-    return kind(policy, context, mean_rows, tensors or Tensors())
+    return kind(policy, context, mean_rows)
 
 
 def audit(evicted_at, context):

@@ -12,7 +12,6 @@ from numba import float64, int64, void
 
 from h2o_theory.engine.advance import compiled_loop, visible_row, welcome
 from h2o_theory.engine.run import features_of, future_table, row_kind
-from h2o_theory.policies import Tensors
 
 __all__ = ["StackRun", "compiled_stack_pass"]
 
@@ -105,7 +104,7 @@ class StackRun:
     ``schedules[i]`` is the schedule at ``contexts[i].budget``. O(T^2) for all budgets together.
     """
 
-    def __init__(self, policy, contexts, mean_rows, tensors=None):
+    def __init__(self, policy, contexts, mean_rows):
         tokens, context = contexts[0].tokens, contexts[0]
         parts = policy.parts(context.budget)
         window = max(parts.n_recent - 1, 0)
@@ -120,7 +119,7 @@ class StackRun:
         self._stack = np.zeros(tokens + 1, dtype=np.int64)
         self._position = np.zeros(tokens, dtype=np.int64)
         self._score = np.zeros(tokens)
-        self._features = features_of(policy, context, tensors or Tensors())
+        self._features = features_of(policy, context)
         self._per_slot = np.zeros((tokens, self._features.shape[1] + per_slot))
         self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(tokens), np.zeros(tokens)

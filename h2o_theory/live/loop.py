@@ -4,15 +4,15 @@ import contextlib
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
+from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused, UnsupportedModel
 from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
 from h2o_theory.policies import Context
+from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.call import refuse_options
 from h2o_theory.recorder.dependencies import require
-from h2o_theory.recorder.families import check_model
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.registration import intercepted
-from h2o_theory.recorder.visibility import visible_intervals
+from h2o_theory.recorder.visibility import read_mask
 
 __all__ = ["CHUNK", "ClosedLoop", "closed_loop", "following"]
 
@@ -74,6 +74,8 @@ class ClosedLoop:
     def check_call(self, layer, query, key, inner, options):
         """Refuse a call that the loop cannot take over."""
         refuse_options(f"layer {layer}", inner, options)
+        if options.get("s_aux") is not None:
+            raise UnsupportedModel("the loop does not compute attention sinks", where=layer)
         rows, seen = query.shape[2], self._layers[layer].seen
         if query.shape[0] != 1:
             raise RecordingRefused(
@@ -97,23 +99,22 @@ class ClosedLoop:
                 hint="Pass the loop's cache to the model in every call",
             )
 
-    def compute(self, layer, *, tensors, mask, inner, options, implicit_causal):
+    def compute(self, layer, *, tensors, mask, inner, options, causal):
         """The output [1, n, q_heads, dv] of one attention call over what may be seen."""
         from h2o_theory.live.layer import Arithmetic
 
         query, key, value = (part.detach()[0] for part in tensors)
         live, rows = self._layers[layer], query.shape[1]
-        lo, hi = visible_intervals(
-            mask, rows, live.seen + rows, implicit_causal=implicit_causal and live.seen == 0
-        )
-        if (hi != np.arange(live.seen, live.seen + rows) + 1).any():
+        seen = read_mask(mask, (1, rows, live.seen + rows), inner=inner, causal=causal)
+        own = live.seen + np.arange(rows)
+        if (seen.last[0] != own).any() or (seen.count[0] != own - seen.first[0] + 1).any():
             raise RecordingRefused(
                 "the visible keys are not those of one causal sequence",
                 where=f"layer {layer}",
                 hint="Run one sequence, from its first token, without padding",
             )
         arithmetic = Arithmetic(options["scaling"], options.get("softcap"), self._rotation)
-        return live.attend(query, key, value, lo, arithmetic)[None]
+        return live.attend(query, key, value, seen.first[0], arithmetic)[None]
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import ClassVar
 
@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument, BadBudget
+from h2o_theory.policies.tensors import Tensors
 
 __all__ = [
     "GROUP_REDUCTIONS",
@@ -56,6 +57,8 @@ class Context:
         k, T and the number of unscored prompt rows.
     layer, kv_head, seed : int
         They determine the random stream, so that no two heads draw the same numbers.
+    tensors : Tensors or None
+        Queries, keys and values of the kv_head, as far as the policy's ``needs`` names them.
     """
 
     budget: int
@@ -64,6 +67,7 @@ class Context:
     layer: int = 0
     kv_head: int = 0
     seed: int = 0
+    tensors: Tensors | None = field(default=None, compare=False, repr=False)
 
 
 @njit(cache=True, nogil=True)
@@ -133,17 +137,11 @@ class Policy:
         """Lengths of ``per_slot`` (of each entry, beside features) and ``memory`` (of the head)."""
         return 0, 0
 
-    def features(self, tensors, context):
-        """What the rule needs to know of queries, keys and values: float64 [T, m].
+    def features(self, context):
+        """What the rule needs to know of ``context.tensors``, token by token: float64 [T, m].
 
         The engine copies row t to the first m places of the newcomer's ``per_slot`` when token t
         arrives. An online policy computes row t from tokens up to t alone.
-
-        Parameters
-        ----------
-        tensors : Tensors
-            Of which the parts named by ``needs`` are there.
-        context : Context
         """
         return np.zeros((context.tokens, 0))
 

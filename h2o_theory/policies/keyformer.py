@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import Parts, Policy, heavy_part, share
+from h2o_theory.policies.base import Parts, Policy, heavy_part, one_of, share
 from h2o_theory.policies.random import head_stream, uniform_hash
 from h2o_theory.policies.registry import register
 
@@ -32,7 +32,8 @@ def observe_noisy(t, n, position, row, score, per_slot, memory, settings):
         memory[i] = np.exp(memory[i] - largest) if largest > -np.inf else 0.0
         total += memory[i]
     for i in range(n):
-        score[i] += memory[i] / total if total > 0.0 else 0.0
+        if position[i] < settings[5]:
+            score[i] += memory[i] / total if total > 0.0 else 0.0
 
 
 @register
@@ -47,6 +48,10 @@ class Keyformer(Policy):
     Logits equal log-probabilities up to a constant of the row, which the softmax ignores.
     ``noise=0`` is the control without noise. No guarantee known. O(k) per step.
 
+    ``form=code`` is what the released code does: an entry that leaves the window is hidden for one
+    row, which takes its score for good, so that generated tokens never become heavy and the heavy
+    entries are the prompt's. Here their score stays 0; without a prefill it is the sliding window.
+
     Source: arXiv 2403.09054 (window 30 % of the budget, temperature 1 to 2). Departures: the noise
     is seeded, and under grouped queries the rows are averaged over the group before the noise.
 
@@ -58,6 +63,7 @@ class Keyformer(Policy):
         Temperature at the first and at the last row.
     noise : float
         Factor on the Gumbel draws.
+    form : {"paper", "code"}
     """
 
     name: ClassVar[str] = "keyformer"
@@ -68,9 +74,11 @@ class Keyformer(Policy):
     tau_first: float = 1.0
     tau_last: float = 2.0
     noise: float = 1.0
+    form: str = "paper"
 
     def __post_init__(self):
         share(self, "recent")
+        one_of(self, "form", ("paper", "code"))
         if not min(self.tau_first, self.tau_last) > 0 <= self.noise:
             raise BadArgument(
                 "a policy parameter is out of range",
@@ -85,10 +93,10 @@ class Keyformer(Policy):
         return Parts(0, n_heavy, budget - n_heavy)
 
     def settings(self, context):
-        """Stream, noise, temperatures and T."""
-        tokens = float(context.tokens)
-        stream = head_stream(context)
-        return np.array([stream, self.noise, self.tau_first, self.tau_last, tokens])
+        """Stream, noise, temperatures, T and the first position that gets no score."""
+        stream, tokens = head_stream(context), float(context.tokens)
+        unscored = context.prefill if self.form == "code" else tokens
+        return np.array([stream, self.noise, self.tau_first, self.tau_last, tokens, unscored])
 
     def sizes(self, context):
         """A work row."""

@@ -8,7 +8,7 @@ from numba import njit
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies.access import is_access
-from h2o_theory.policies.base import Policy, one_of
+from h2o_theory.policies.base import ROWS, Policy, one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Lrfu"]
@@ -34,7 +34,7 @@ class Lrfu(Policy):
     .. math:: C_t(j) = 2^{-\lambda} C_{t-1}(j) + x_t(j), \qquad
               u_t = \arg\min_{j \in S_t} C_t(j)
 
-    with x an access (1 or 0, rule: uniform) or, ``access=soft``, the renormalised row itself.
+    with x an access (1 or 0, rule: uniform) or, ``access=soft``, the row itself.
     Hard: :math:`\lambda = 0` is LFU; at :math:`\lambda = 1` the least recently used leaves, as in
     LRU, with earlier accesses deciding among equals. Soft: :math:`\lambda = 0` is the
     heavy-hitter rule without a window, and a large :math:`\lambda` TOVA on each kv_head alone.
@@ -48,6 +48,8 @@ class Lrfu(Policy):
     lam : float
         :math:`\lambda \ge 0`.
     access : {"soft", "hard"}
+    rows : {"renormalised", "raw"}
+        Raw only with soft accesses: a hard one is judged within the visible row.
     """
 
     name: ClassVar[str] = "lrfu"
@@ -56,9 +58,11 @@ class Lrfu(Policy):
 
     lam: float = 0.05
     access: str = "soft"
+    rows: str = "renormalised"
 
     def __post_init__(self):
         one_of(self, "access", ("soft", "hard"))
+        one_of(self, "rows", ROWS if self.access == "soft" else ("renormalised",))
         if not 0 <= self.lam <= 64:
             raise BadArgument(
                 "a policy parameter is out of range",
@@ -70,3 +74,8 @@ class Lrfu(Policy):
     def settings(self, context):
         """The factor per step, and whether accesses are hard."""
         return np.array([2.0**-self.lam, float(self.access == "hard")])
+
+    @property
+    def nested(self):
+        """Raw rows do not depend on what the cache holds."""
+        return self.rows == "raw"

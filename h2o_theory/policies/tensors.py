@@ -6,7 +6,7 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["TENSORS", "Tensors"]
+__all__ = ["TENSORS", "Tensors", "require"]
 
 TENSORS = ("queries", "unrotated", "keys", "values")
 """What a policy's ``needs`` may name beside ``rows``."""
@@ -38,16 +38,13 @@ class Tensors:
     scaling: float = 1.0
     rotary: tuple | None = None
 
-    def upto(self, kind, tokens):
-        """The tensor ``kind`` of the first ``tokens`` positions."""
-        return getattr(self, kind)[..., :tokens, :]
 
-    def require(self, policy):
-        """Raise BadArgument unless all that ``policy`` needs is here."""
-        for kind in TENSORS:
-            if kind in policy.needs.split() and getattr(self, kind) is None:
-                raise BadArgument(
-                    f"the policy needs {kind}",
-                    where=policy.name,
-                    expected=f"tensors with {', '.join(policy.needs.split())}",
-                )
+def require(policy, tensors):
+    """Raise BadArgument unless ``tensors`` (or None) holds all that ``policy`` needs."""
+    for kind in TENSORS:
+        if kind in policy.needs.split() and getattr(tensors, kind, None) is None:
+            raise BadArgument(
+                f"the policy needs {kind}, which were not handed over",
+                where=policy.name,
+                expected=f"a context whose tensors hold {policy.needs}",
+            )

@@ -3,8 +3,6 @@
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
-from h2o_theory.errors import BadArgument
-
 __all__ = ["BackgroundWriter"]
 
 QUEUE = 2
@@ -12,14 +10,13 @@ QUEUE = 2
 
 
 class BackgroundWriter:
-    """Hands segments to a :class:`~h2o_theory.trace.TraceWriter` in order, one at a time.
+    """Hands segments to their :class:`~h2o_theory.trace.TraceWriter` in order, one at a time.
 
-    A failed write surfaces at the next :meth:`add` or at :meth:`finish`, as BadArgument. Leaving
-    the context waits for the segment being written and drops the others.
+    A failed write surfaces at the next :meth:`add` or at :meth:`finish`. Leaving the context
+    waits for the segment being written and drops the others.
     """
 
-    def __init__(self, writer):
-        self._writer = writer
+    def __init__(self):
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="h2o-theory-writer")
         self._waiting = deque()
 
@@ -29,11 +26,11 @@ class BackgroundWriter:
     def __exit__(self, *exception):
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, tensors, **details):
-        """Queue one segment; the arguments are those of ``TraceWriter.add_segment``."""
+    def add(self, writer, tensors, **details):
+        """Queue one segment for a writer, with the arguments of its ``add_segment``."""
         while len(self._waiting) >= QUEUE:
             self._collect()
-        self._waiting.append(self._pool.submit(self._writer.add_segment, tensors, **details))
+        self._waiting.append(self._pool.submit(writer.add_segment, tensors, **details))
 
     def finish(self):
         """Wait until every queued segment is on disk."""
@@ -41,9 +38,4 @@ class BackgroundWriter:
             self._collect()
 
     def _collect(self):
-        try:
-            self._waiting.popleft().result()
-        except OSError as error:
-            raise BadArgument(
-                "the trace cannot be written", where=self._writer.out, got=error.strerror or error
-            ) from None
+        self._waiting.popleft().result()

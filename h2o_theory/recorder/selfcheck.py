@@ -43,41 +43,31 @@ class SelfCheck:
 
     def __init__(self, model_dtype, dtype, rows_per_call):
         self._model_dtype, self._dtype = model_dtype, dtype
+        self._dtypes = {model_dtype, dtype}
         self._rows_per_call = rows_per_call
         self.errors, self.storage_errors, self.rows = {}, {}, 0
 
-    def check(self, call, stored, lo, hi, softcap):
+    def check(self, call, stored):
         """Check one call.
 
         Parameters
         ----------
         call : Call
         stored : dict
-            The call's new rows in storage form: ``q``, ``k``, ``v``.
-        lo, hi : int arrays [n]
-            Visible intervals of the call's rows.
-        softcap : float or None
+            The call's new rows in storage form: ``q``, ``k``, ``v`` on the CPU.
 
         Raises
         ------
         RecordingRefused
             If the recomputed output is further from the model's than TOLERANCE allows.
         """
-        rows = rows_to_check(call.start, call.rows, self._rows_per_call, call.layer)
+        rows = rows_to_check(call.start, call.stop - call.start, self._rows_per_call, call.layer)
         if not len(rows):
             return
-        exact_order = call.query.dtype if call.inner == "eager" else None
-        found = {}
-        for dtype in {self._model_dtype, self._dtype}:
-            found[dtype] = output_error(
-                *self._form(call, stored, rows, dtype),
-                lo[rows],
-                hi[rows],
-                call.output[rows],
-                call.scaling,
-                softcap,
-                exact_order,
-            )
+        found = {
+            dtype: output_error(call, rows, *self._form(call, stored, rows, dtype))
+            for dtype in self._dtypes
+        }
         error, accepted = found[self._model_dtype], TOLERANCE[self._model_dtype]
         if not error <= accepted:
             raise RecordingRefused(
@@ -87,17 +77,25 @@ class SelfCheck:
                 expected=f"at most {accepted:g}",
             )
         self.rows += len(rows)
-        self.errors[call.layer] = max(error, self.errors.get(call.layer, 0.0))
+        _keep_largest(self.errors, call.layer, error)
         if self._dtype != self._model_dtype:
-            known = self.storage_errors.get(call.layer, 0.0)
-            self.storage_errors[call.layer] = max(found[self._dtype], known)
+            _keep_largest(self.storage_errors, call.layer, found[self._dtype])
 
     def _form(self, call, stored, rows, dtype):
-        """Queries of the rows and all keys and values so far, as they are in a dtype."""
+        """Queries of the rows, and all keys and values of the call, as they are in a dtype.
+
+        Those of a sequence's first call are the very tensors that go to disk.
+        """
+        device = call.query.device
         if dtype == self._dtype and call.start == 0:
-            return stored["q"][:, rows], stored["k"], stored["v"]
-        parts = call.query[:, rows], call.key[:, : call.stop], call.value[:, : call.stop]
-        return tuple(to_storage(part, dtype) for part in parts)
+            parts = stored["q"][:, rows], stored["k"], stored["v"]
+            return tuple(part.to(device).float() for part in parts)
+        parts = call.query[:, rows], call.key, call.value
+        return tuple(to_storage(part, dtype, device).float() for part in parts)
+
+
+def _keep_largest(errors, layer, error):
+    errors[layer] = max(error, errors.get(layer, 0.0))
 
 
 def rows_to_check(start, count, wanted, layer):
@@ -125,27 +123,22 @@ def rows_to_check(start, count, wanted, layer):
     return np.unique(np.append(spread.astype(np.int64), count - 1))
 
 
-def output_error(query, key, value, lo, hi, output, scaling, softcap=None, rounding=None):
+def output_error(call, rows, query, key, value):
     r"""Largest relative error of attention outputs recomputed from captured tensors.
 
     .. math:: \max_{h,i} \frac{\| \mathrm{softmax}_{lo_i \le j < hi_i}
               (\text{scaling}\, \langle q_{h,i}, k_j \rangle)\, V - o_{h,i} \|_2}
               {\| o_{h,i} \|_2}
 
+    with the layer's softcap and sinks where it has them.
+
     Parameters
     ----------
-    query : tensor [q_heads, n, d]
-        The checked rows, on the CPU, as are ``key`` [kv_heads, m, d] and ``value``
-        [kv_heads, m, dv], which start at key 0.
-    lo, hi : int arrays [n]
-    output : tensor [n, q_heads, dv]
-        What the inner attention returned for these rows, before the output projection.
-    scaling : float
-    softcap : float, optional
-    rounding : torch.dtype, optional
-        Dtype to which each intermediate result is rounded, as eager attention in half precision
-        does. Without that, the model's own rounding of large logits (3e-2 relative in bfloat16)
-        would drown what the check looks for.
+    call : Call
+    rows : int array [n]
+        Rows of the call to recompute.
+    query, key, value : float32 tensors [q_heads, n, d], [kv_heads, m, d], [kv_heads, m, dv]
+        Those of the call (queries of the rows only), rounded as they are or will be stored.
 
     Returns
     -------
@@ -154,27 +147,39 @@ def output_error(query, key, value, lo, hi, output, scaling, softcap=None, round
 
     Notes
     -----
-    Computed in float32; O(q_heads n m (d + dv)) time.
+    Computed in float32 on the call's device; O(q_heads n m (d + dv)) time. Eager attention in half
+    precision rounds each intermediate result, and so does this: otherwise the model's own rounding
+    of large logits (3e-2 relative in bfloat16) would drown what the check looks for.
     """
     import torch
 
-    def rounded(tensor):
-        return tensor if rounding is None else tensor.to(rounding).float()
-
-    q_heads, rows, width = query.shape
-    kv_heads, keys, _ = key.shape
-    grouped = query.float().reshape(kv_heads, -1, width)
-    logits = rounded(torch.matmul(grouped, key.float().transpose(1, 2)))
-    logits = rounded(logits.mul_(scaling))
-    if softcap is not None:
-        logits = rounded(softcap * rounded(torch.tanh(rounded(logits / softcap))))
-    column = torch.arange(keys)
-    lo, hi = torch.as_tensor(lo)[:, None], torch.as_tensor(hi)[:, None]
-    hidden = (column < lo) | (column >= hi)
-    logits = logits.view(kv_heads, -1, rows, keys).masked_fill_(hidden, -torch.inf)
-    weights = rounded(torch.softmax(logits, dim=-1)).view(kv_heads, -1, keys)
-    again = torch.matmul(weights, value.float()).view(q_heads, rows, -1)
-    model_output = output.to("cpu", torch.float32).transpose(0, 1)
+    rounding = call.query.dtype if call.inner == "eager" else torch.float32
+    weights = _weights(query, key, call.lo[rows], call.hi[rows], call, rounding)
+    again = torch.matmul(weights, value).view(query.shape[0], len(rows), -1)
+    model_output = call.output[rows].float().transpose(0, 1)
     distance = (again - model_output).norm(dim=-1)
     relative = distance / model_output.norm(dim=-1)
     return float(torch.where(distance == 0, 0.0, relative).max())
+
+
+def _weights(query, key, lo, hi, call, rounding):
+    """Attention [kv_heads, G n, m] of float32 queries, rounded as the inner attention rounds."""
+    import torch
+
+    def rounded(tensor):
+        return tensor.to(rounding).float()
+
+    q_heads, rows, width = query.shape
+    kv_heads, keys, _ = key.shape
+    grouped = query.reshape(kv_heads, -1, width)
+    logits = rounded(rounded(torch.matmul(grouped, key.transpose(1, 2))) * call.arithmetic.scaling)
+    if (softcap := call.arithmetic.softcap) is not None:
+        logits = rounded(softcap * rounded(torch.tanh(rounded(logits / softcap))))
+    column = call.base + torch.arange(keys, device=query.device)
+    lo, hi = (torch.as_tensor(bound, device=query.device)[:, None] for bound in (lo, hi))
+    hidden = (column < lo) | (column >= hi)
+    logits = logits.view(q_heads, rows, keys).masked_fill(hidden, -torch.inf)
+    if (sinks := call.arithmetic.sinks) is not None:
+        logits = torch.cat([logits, sinks.float()[:, None, None].expand(-1, rows, 1)], dim=-1)
+        logits = rounded(logits - logits.amax(dim=-1, keepdim=True))
+    return rounded(torch.softmax(logits, dim=-1))[:, :, :keys].reshape(kv_heads, -1, keys)

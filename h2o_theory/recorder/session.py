@@ -2,22 +2,21 @@
 
 import contextlib
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from h2o_theory.errors import RecordingRefused
-from h2o_theory.recorder.buffer import SegmentBuffer, as_numpy, to_storage
-from h2o_theory.recorder.call import (
-    ONE_SEQUENCE,
-    Call,
-    refuse_non_causal,
-    refuse_non_finite,
-    refuse_options,
-)
-from h2o_theory.recorder.selfcheck import SelfCheck
-from h2o_theory.recorder.visibility import visible_intervals
+from h2o_theory.recorder.call import Call, arithmetic_of, cut, refuse_options
+from h2o_theory.recorder.placement import ONE_SEQUENCE, place
+from h2o_theory.recorder.sequence import Sequence
+from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
 
 __all__ = ["Session", "Settings"]
+
+ANCHORS = 8
+"""Latest earlier keys compared with the KV cache on each call, besides the very first."""
 
 
 @dataclass(frozen=True)
@@ -26,46 +25,67 @@ class Settings:
 
     Attributes
     ----------
-    layers : tuple of int
-    store : {"qkv", "qk"}
+    layers, kv_heads : tuple of int
+    store : {"qkv", "qk", "attention"}
     model_dtype, dtype : str
         Dtype of the model's tensors and of the stored ones.
     check_rows : int
         Rows recomputed per call and layer.
+    end_tokens : frozenset of int
+        Token ids that end a generated sequence.
+    padding : int or None
+        The token id that generation feeds to a sequence that has ended.
     progress : callable (done, total, label) or None
+    expected : int or None
+        Tokens there will be, generated ones included, where that is known.
     """
 
     layers: tuple
+    kv_heads: tuple
     store: str
     model_dtype: str
     dtype: str
     check_rows: int
+    end_tokens: frozenset = frozenset()
+    padding: int | None = None
     progress: object = None
+    expected: int | None = None
 
 
 class Session:
-    """Collects one sequence, in one forward pass or several with a growing KV cache.
+    """Collects a batch of sequences, in one forward pass or several with a growing KV cache.
 
     Every row is placed by counting: a layer's next call must bring exactly the tokens of the
-    current pass, its keys must reach back to token 0, and the mask must show each row its own
-    token last. Padding, a second sequence, a rolled-back or sliding cache break one of these
-    and are refused.
+    current pass, its keys must reach back to token 0 (or as far as its sliding window), and the
+    mask must show each row its own token last. A row that does not see itself is padding and is
+    dropped. A second sequence, a rolled-back cache or one that changes its past break one of
+    these and are refused.
 
     The session holds no reference to the model.
 
     Parameters
     ----------
     settings : Settings
-    queue : object with ``add(tensors, start, stop, layers, dtypes)``
+    open_sequence : callable (index, count) -> emit
+        Called once per sequence of the batch when the first pass begins; ``emit`` takes the
+        segments of that sequence.
+
+    Attributes
+    ----------
+    sequences : list of Sequence
+    pass_lengths : list of int
+        Tokens per pass, padding included.
+    layer_specs : dict of int to LayerSpec
     """
 
-    def __init__(self, settings, queue):
+    def __init__(self, settings, open_sequence):
         self.settings = settings
-        self.token_ids, self.pass_lengths, self.layer_specs = [], [], {}
-        self.checks = SelfCheck(settings.model_dtype, settings.dtype, settings.check_rows)
-        self._buffer = SegmentBuffer(queue, settings.dtype)
+        self.sequences, self.pass_lengths, self.layer_specs = [], [], {}
+        self._open_sequence = open_sequence
+        self._ids, self._own, self._ended = None, None, None
+        self._earlier = None
         self._reached = dict.fromkeys(settings.layers, 0)
-        self._anchors, self._intervals = {}, {}
+        self._anchors, self._placed = {}, {}
         self._failure = None
 
     @contextlib.contextmanager
@@ -78,158 +98,240 @@ class Session:
             raise
 
     def begin_pass(self, token_ids):
-        """Note the tokens [1, n] that the model is about to embed."""
+        """Note the tokens [batch, n] that the model is about to embed."""
         with self._noting_failure():
-            if token_ids.ndim != 2 or token_ids.shape[0] != 1:
+            if token_ids.ndim != 2 or 0 in token_ids.shape:
                 raise RecordingRefused(
-                    "more than one sequence at a time",
-                    got=f"token ids of shape {tuple(token_ids.shape)}",
-                    expected="[1, tokens]",
+                    "the model embeds something other than a batch of token ids",
+                    got=f"shape {tuple(token_ids.shape)}",
+                    expected="[batch, tokens]",
+                )
+            if not self.pass_lengths:
+                self._open(token_ids.shape[0])
+            elif token_ids.shape[0] != len(self.sequences):
+                raise RecordingRefused(
+                    "the number of sequences changed",
+                    got=token_ids.shape[0],
+                    expected=len(self.sequences),
                     hint=ONE_SEQUENCE,
                 )
-            self._check_pass_complete()
-            self._intervals.clear()
-            self.token_ids.extend(token_ids[0].tolist())
+            self._end_pass()
+            self._ids, self._own = token_ids.detach().cpu().numpy(), None
+            self._note_ends()
+            self._placed.clear()
             self.pass_lengths.append(token_ids.shape[1])
+
+    def _open(self, count):
+        for index in range(count):
+            emit = self._open_sequence(index, count)
+            self.sequences.append(Sequence(self.settings, emit))
+        self._earlier = np.zeros((count, 0), dtype=bool)
+        self._ended = np.zeros(count, dtype=bool)
+
+    def _note_ends(self):
+        """Sequences of a batch that have ended and are fed padding while others go on."""
+        if self._ids.shape[1] > 1 or len(self.sequences) == 1:
+            return
+        for index, sequence in enumerate(self.sequences):
+            ended = sequence.token_ids and sequence.token_ids[-1] in self.settings.end_tokens
+            if ended and self._ids[index, 0] == self.settings.padding:
+                self._ended[index] = True
 
     def check_call(self, layer, query, key, inner, options):
         """Refuse a call that a trace cannot reproduce, before it runs."""
         with self._noting_failure():
             refuse_options(f"layer {layer}", inner, options)
-            if query.shape[0] != 1:
+            if key.shape[1] <= self.settings.kv_heads[-1]:
                 raise RecordingRefused(
-                    "more than one sequence at a time",
+                    "the layer has fewer kv_heads than the model's configuration says",
                     where=f"layer {layer}",
-                    got=f"a batch of {query.shape[0]}",
-                    hint=ONE_SEQUENCE,
+                    got=key.shape[1],
                 )
-            self._place(layer, query.shape[2], key.shape[2])
+            got = (query.shape[0], self._reached[layer] + query.shape[2])
+            expected = (len(self.sequences), sum(self.pass_lengths))
+            if got != expected:
+                raise RecordingRefused(
+                    "the rows do not match the tokens that were embedded",
+                    where=f"layer {layer}",
+                    got=f"{got[0]} sequences up to token {got[1]}",
+                    expected=f"{expected[0]} up to token {expected[1]}",
+                    hint="Pass input_ids to the model, not embeddings computed elsewhere",
+                )
 
-    def capture(self, layer, *, tensors, mask, output, inner, options, implicit_causal):
+    def capture(self, layer, *, tensors, mask, output, inner, options, causal):
         """Store one attention call's new rows after checking that they reproduce its output.
 
         Parameters
         ----------
         layer : int
         tensors : tuple of torch.Tensor
-            Query [1, q_heads, n, d], key [1, kv_heads, m, d] and value [1, kv_heads, m, dv].
+            Query [batch, q_heads, n, d], key [batch, kv_heads, m, d] and value [.., m, dv].
         mask : torch.Tensor or None
-        output : torch.Tensor [1, n, q_heads, dv]
+        output : torch.Tensor [batch, n, q_heads, dv]
         inner : str
         options : dict
-            What else the model passed: scaling, softcap, sliding_window.
-        implicit_causal : bool
-            See :func:`~h2o_theory.recorder.visibility.visible_intervals`.
+            What else the model passed: scaling, softcap, s_aux, sliding_window.
+        causal : bool
+            Whether the inner attention hides the future by itself.
         """
         with self._noting_failure():
-            query, key, value, output = (part.detach()[0] for part in (*tensors, output))
-            start, stop = self._place(layer, query.shape[1], key.shape[1])
-            call = Call(
-                layer, start, stop, query, key, value, output, inner, float(options["scaling"])
-            )
-            lo, hi = self._visible(call, mask, implicit_causal)
-            self._note_layer(call, options)
-            self._check_history(call)
-            stored = {
-                "q": to_storage(query, self.settings.dtype),
-                "k": to_storage(key[:, start:stop], self.settings.dtype),
-                "v": to_storage(value[:, start:stop], self.settings.dtype),
-            }
-            refuse_non_finite(layer, stored, self.settings.dtype)
-            self.checks.check(call, stored, lo, hi, options.get("softcap"))
-            arrays = {kind: as_numpy(stored[kind]) for kind in self.settings.store}
-            self._buffer.add(layer, start, stop, {**arrays, "lo": lo, "hi": hi})
-            self._reached[layer] = stop
-            if self.settings.progress:
-                done = sum(reached == stop for reached in self._reached.values())
-                self.settings.progress(done, len(self._reached), f"layer {layer}")
+            query, key, value, output = (part.detach() for part in (*tensors, output))
+            arithmetic = arithmetic_of(options)
+            offset, placed = self._place(layer, query, key, mask, inner, causal, arithmetic.window)
+            self._check_history(layer, key, offset)
+            heads = _Heads(self.settings.kv_heads, query.shape[1], key.shape[1])
+            if arithmetic.sinks is not None:
+                arithmetic = replace(arithmetic, sinks=cut(arithmetic.sinks, heads.q, 0))
+            self._note_layer(layer, heads, query, value, arithmetic)
+            for index, (sequence, spot) in enumerate(zip(self.sequences, placed, strict=True)):
+                if len(spot.rows):
+                    parts = (part[index] for part in (query, key, value, output))
+                    sequence.add(_call(layer, spot, heads, *parts, inner, arithmetic))
+            self._reached[layer] += query.shape[2]
+            self._tell_progress()
 
     def finish(self):
         """Queue what is still buffered; refuse a recording that is empty or incomplete."""
         if self._failure is not None:
             raise self._failure
-        if not self.token_ids:
+        if not self.pass_lengths:
             raise RecordingRefused(
                 "nothing was recorded",
                 got="no forward pass inside the with-block",
                 hint="Call the model inside the block",
             )
-        self._check_pass_complete()
-        self._buffer.flush()
+        self._end_pass()
+        for index, sequence in enumerate(self.sequences):
+            if not sequence.token_ids:
+                raise RecordingRefused("a sequence holds nothing but padding", where=index)
+            sequence.flush()
 
-    def _check_pass_complete(self):
-        late = [layer for layer, at in self._reached.items() if at != len(self.token_ids)]
+    def _end_pass(self):
+        """Refuse a pass that a layer missed; take the tokens of the pass into their sequences."""
+        if self._ids is None:
+            return
+        late = [layer for layer, at in self._reached.items() if at != sum(self.pass_lengths)]
         if late:
             raise RecordingRefused(
                 "a layer did not report in the last forward pass",
                 where=f"layer {late[0]}",
                 got=f"{self._reached[late[0]]} rows",
-                expected=f"{len(self.token_ids)} rows",
+                expected=f"{sum(self.pass_lengths)} rows",
             )
+        for sequence, ids, own in zip(self.sequences, self._ids, self._own, strict=True):
+            sequence.token_ids.extend(ids[own].tolist())
+            if len(self.pass_lengths) == 1:
+                sequence.prompt_length = len(sequence.token_ids)
+        self._earlier = np.concatenate([self._earlier, self._own], axis=1)
+        self._ids = None
 
-    def _place(self, layer, rows, keys):
-        """Token range of the rows of a call that a layer is about to add."""
-        start = self._reached[layer]
-        stop = start + rows
-        if stop != len(self.token_ids):
-            raise RecordingRefused(
-                "the rows do not match the tokens that were embedded",
-                where=f"layer {layer}",
-                got=f"rows {start} to {stop}",
-                expected=f"up to token {len(self.token_ids)}",
-                hint="Pass input_ids to the model, not embeddings computed elsewhere",
-            )
-        if keys < stop:
-            raise RecordingRefused(
-                "the keys do not reach back to the first recorded token",
-                where=f"layer {layer}",
-                got=f"{keys} keys",
-                expected=f"{stop}, one for each token so far",
-                hint=ONE_SEQUENCE,
-            )
-        return start, stop
+    def _place(self, layer, query, key, mask, inner, causal, window):
+        """The buffer's offset and where the call's rows stand.
 
-    def _visible(self, call, mask, implicit_causal):
-        """Intervals of the call's rows; layers that share a mask share the reading of it."""
-        keys = call.key.shape[1]
-        name = (id(mask), call.start, call.stop, keys, implicit_causal)
-        known = self._intervals.get(name)
+        Layers that share a mask share the reading of it.
+        """
+        batch, rows, keys = query.shape[0], query.shape[2], key.shape[2]
+        name = (id(mask), keys, causal, window)
+        known = self._placed.get(name)
         if known is None or known[0]() is not mask:
-            lo, hi = visible_intervals(mask, call.rows, keys, implicit_causal=implicit_causal)
-            refuse_non_causal(call, lo, hi)
+            where = f"layer {layer}"
+            seen = read_mask(mask, (batch, rows, keys), inner=inner, causal=causal, window=window)
+            seen = replace(seen, count=np.where(self._ended[:, None], 0, seen.count))
+            offset, placed = place(where, seen, self._earlier, keys, window)
+            own = np.zeros((batch, rows), dtype=bool)
+            for flags, spot in zip(own, placed, strict=True):
+                flags[spot.rows] = True
+            if self._own is not None and not np.array_equal(own, self._own):
+                raise RecordingRefused("layers disagree on what is padding", where=where)
+            self._own = own
             alive = (lambda: None) if mask is None else weakref.ref(mask)
-            known = self._intervals[name] = (alive, lo, hi)
+            known = self._placed[name] = (alive, offset, placed)
         return known[1:]
 
-    def _note_layer(self, call, options):
-        dtype = str(call.query.dtype).removeprefix("torch.")
+    def _note_layer(self, layer, heads, query, value, arithmetic):
+        store, sinks = self.settings.store, arithmetic.sinks
         spec = LayerSpec(
-            layer=call.layer,
-            q_heads=call.query.shape[0],
-            kv_heads=call.key.shape[0],
-            head_dim=call.query.shape[2],
-            value_dim=call.value.shape[2] if "v" in self.settings.store else 0,
-            scaling=call.scaling,
-            softcap=options.get("softcap"),
-            sliding_window=options.get("sliding_window"),
+            layer=layer,
+            q_heads=len(heads.q),
+            kv_heads=len(heads.kv),
+            head_dim=0 if store == "attention" else query.shape[3],
+            value_dim=0 if store == "qk" else value.shape[3],
+            scaling=arithmetic.scaling,
+            softcap=arithmetic.softcap,
+            sliding_window=arithmetic.window,
+            sinks=None if sinks is None else tuple(sinks.float().tolist()),
+            kv_head_ids=tuple(heads.kv.tolist()),
         )
-        known = self.layer_specs.setdefault(call.layer, spec)
+        dtype = str(query.dtype).removeprefix("torch.")
+        known = self.layer_specs.setdefault(layer, spec)
         if dtype != self.settings.model_dtype or known != spec:
             raise RecordingRefused(
                 "the attention call does not fit the model or the calls before it",
-                where=f"layer {call.layer}",
+                where=f"layer {layer}",
                 got=f"{spec} in {dtype}",
                 expected=f"{known} in {self.settings.model_dtype}",
             )
 
-    def _check_history(self, call):
-        """The first and the latest earlier key must still be what was stored, bit for bit."""
-        if call.start:
-            earlier = call.key[:, [0, call.start - 1]]
-            if not bool((earlier == self._anchors[call.layer]).all()):
+    def _check_history(self, layer, key, offset):
+        """The first and the latest earlier keys must still be what was captured, bit for bit.
+
+        Keys that a sliding cache has dropped, those before ``offset``, are not compared.
+        """
+        stop = sum(self.pass_lengths)
+        if self._reached[layer]:
+            positions, keys = self._anchors[layer]
+            at_hand = positions >= offset
+            now = key[:, :, positions[at_hand] - offset]
+            then = keys[:, :, np.flatnonzero(at_hand)]
+            if not bool(((now == then) | (then != then)).all()):
                 raise RecordingRefused(
                     "the KV cache changed keys that are already recorded",
-                    where=f"layer {call.layer}",
+                    where=f"layer {layer}",
                     hint="Record the finished sequence again in one forward pass",
                 )
-        self._anchors[call.layer] = call.key[:, [0, call.stop - 1]]
+        positions = np.arange(max(offset, stop - ANCHORS), stop)
+        if offset == 0 and positions[0] > 0:
+            positions = np.concatenate([[0], positions])
+        self._anchors[layer] = positions, key[:, :, positions - offset]
+
+    def _tell_progress(self):
+        if self.settings.progress is None:
+            return
+        stop, rows = sum(self.pass_lengths), self.pass_lengths[-1]
+        done = sum(reached == stop for reached in self._reached.values())
+        if rows > 1:
+            label = f"tokens {stop - rows} to {stop - 1}, layers"
+            self.settings.progress(done, len(self._reached), label)
+        elif done == len(self._reached):
+            first = next(i for i, length in enumerate(self.pass_lengths) if length == 1)
+            steps = len(self.pass_lengths) - first
+            before = sum(self.pass_lengths[:first])
+            total = steps if self.settings.expected is None else self.settings.expected - before
+            self.settings.progress(steps, max(steps, total), "tokens one at a time")
+
+
+def _call(layer, spot, heads, query, key, value, output, inner, arithmetic):
+    """The chosen heads and the tokens (no padding) of one sequence's part of a call."""
+    return Call(
+        layer=layer,
+        start=spot.start,
+        stop=spot.stop,
+        base=spot.base,
+        query=cut(cut(query, heads.q, 0), spot.rows, 1),
+        key=cut(cut(key, heads.kv, 0), spot.columns, 1),
+        value=cut(cut(value, heads.kv, 0), spot.columns, 1),
+        output=cut(cut(output, spot.rows, 0), heads.q, 1),
+        lo=spot.lo,
+        hi=spot.hi,
+        inner=inner,
+        arithmetic=arithmetic,
+    )
+
+
+class _Heads:
+    """Which of a layer's heads are recorded: the chosen kv_heads and the query heads they serve."""
+
+    def __init__(self, chosen, q_heads, kv_heads):
+        group = q_heads // kv_heads
+        self.kv = np.array(chosen)
+        self.q = (self.kv[:, None] * group + np.arange(group)).ravel()

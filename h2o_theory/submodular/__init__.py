@@ -3,7 +3,11 @@
 - :func:`modular`, :func:`row_sums`, :func:`coverage`, :func:`facility_location` and others make
   set functions with declared properties; :func:`set_function` takes your own callable;
 - :func:`refute` searches for subsets at which a declared property fails;
-- :func:`greedy`, :func:`lazy_greedy` and others maximise; each answer carries an upper bound.
+- :func:`greedy`, :func:`lazy_greedy` and others maximise; each answer carries an upper bound,
+  which :func:`check_answer` proves again from f alone;
+- :func:`total_curvature`, :func:`submodularity_ratio` and others say how good greedy must be;
+- :func:`make_reading` reads ``F(Z, t, .)`` off attention rows, :func:`measure_conditions` follows a
+  schedule through it, and :func:`repaired_bound` says what that guarantees.
 """
 
 from h2o_theory.submodular.bounds import (
@@ -15,12 +19,32 @@ from h2o_theory.submodular.bounds import (
     prefix_bound,
     ratio_factor,
 )
+from h2o_theory.submodular.certificate import AnswerCheck, check_answer
+from h2o_theory.submodular.conditions import Conditions, measure_conditions
 from h2o_theory.submodular.coverage import coverage, saturated_coverage, weighted_coverage
+from h2o_theory.submodular.curvature import (
+    greedy_curvature,
+    submodularity_ratio,
+    total_curvature,
+)
 from h2o_theory.submodular.definitions import DEFINITIONS
+from h2o_theory.submodular.dynamic import Best, DynamicFunction, dynamic_function
+from h2o_theory.submodular.exhaustive import exhaustive_maximum
 from h2o_theory.submodular.facility_location import facility_location, key_similarity
 from h2o_theory.submodular.greedy import greedy, lazy_greedy, noisy_greedy, stochastic_greedy
+from h2o_theory.submodular.local_search import local_search
 from h2o_theory.submodular.log_det import log_det
+from h2o_theory.submodular.milp import milp_optimum
+from h2o_theory.submodular.readings import READINGS, largest_excess, make_reading
 from h2o_theory.submodular.refute import Counterexample, Refutation, refute, refute_declared
+from h2o_theory.submodular.refute_dynamic import refute_dynamic
+from h2o_theory.submodular.repaired import (
+    GuaranteeBounds,
+    Premises,
+    guarantee_bounds,
+    paper_premises,
+    repaired_bound,
+)
 from h2o_theory.submodular.result import Guarantee, Maximised
 from h2o_theory.submodular.row_sums import (
     budget_additive,
@@ -29,38 +53,69 @@ from h2o_theory.submodular.row_sums import (
     row_sums,
 )
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction, set_function
+from h2o_theory.submodular.simple import removal_greedy, top_k
+from h2o_theory.submodular.streaming import preemptive_swap, sieve_streaming, weighted_swap
+from h2o_theory.submodular.trajectory import Trajectory
 
 __all__ = [
     "DEFINITIONS",
+    "READINGS",
+    "AnswerCheck",
+    "Best",
+    "Conditions",
     "Counterexample",
+    "DynamicFunction",
     "Guarantee",
+    "GuaranteeBounds",
     "Maximised",
+    "Premises",
     "Properties",
     "Refutation",
     "Selection",
     "SetFunction",
+    "Trajectory",
     "budget_additive",
+    "check_answer",
     "concave_of_modular",
     "coverage",
     "curvature_factor",
+    "dynamic_function",
+    "exhaustive_maximum",
     "facility_location",
     "greedy",
+    "greedy_curvature",
     "greedy_curvature_factor",
     "greedy_factor",
+    "guarantee_bounds",
     "key_similarity",
+    "largest_excess",
     "lazy_greedy",
+    "local_search",
     "log_det",
+    "make_reading",
+    "measure_conditions",
+    "milp_optimum",
     "modular",
     "noisy_greedy",
     "noisy_greedy_bound",
     "online_bound",
+    "paper_premises",
+    "preemptive_swap",
     "prefix_bound",
     "ratio_factor",
     "refute",
     "refute_declared",
+    "refute_dynamic",
+    "removal_greedy",
+    "repaired_bound",
     "row_sums",
     "saturated_coverage",
     "set_function",
+    "sieve_streaming",
     "stochastic_greedy",
+    "submodularity_ratio",
+    "top_k",
+    "total_curvature",
     "weighted_coverage",
+    "weighted_swap",
 ]

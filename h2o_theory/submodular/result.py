@@ -72,15 +72,17 @@ class Maximised:
         return max(self.value, 0.0) / self.upper if np.isfinite(self.upper) else 0.0
 
 
-def certified(selection, size, method, evaluations, *, guarantee=None, stored=None, upper=np.inf):
+def certified(selection, size, method, evaluations, *, guarantee=None, stored=None):
     """A :class:`Maximised` of a finished selection, with the online bound where it holds.
 
-    ``guarantee`` is dropped where f is not declared monotone, submodular and normalised: all of
-    them assume that.
+    The bound is the lesser of those at the selection and at the empty set: the latter is exact for
+    a modular f. ``guarantee`` is dropped where f is not declared monotone, submodular and
+    normalised, which all of them assume.
     """
-    properties = selection.function.properties
+    properties, upper = selection.function.properties, np.inf
     if properties.monotone and properties.submodular:
-        upper = min(upper, online_bound(selection, size))
+        empty = selection.function.select()
+        upper = min(online_bound(selection, size), online_bound(empty, size))
     if not (properties.monotone and properties.submodular and properties.normalised):
         guarantee = None
     return Maximised(

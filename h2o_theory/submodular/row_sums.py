@@ -17,21 +17,22 @@ _BLOCK = 256
 
 
 class RowSums(SetFunction):
-    """``f(S) = sum_r c_r (h(m_r(S)) - h(0))``, ``m_r(S) = sum_{j in S} w[r, j]``.
+    """``f(S) = sum_r c_r h(m_r(S))``, ``m_r(S) = sum_{j in S} w[r, j]``.
 
     Monotone and submodular for w, c >= 0 and h concave and non-decreasing: a sum of concave
-    functions of modular ones. O(R) a gain, O(R |S|) a value, R rows.
+    functions of modular ones. Normalised where h(0) = 0, as for all shipped shapes. O(R) a gain,
+    O(R |S|) a value, R rows.
 
     Made by the functions of this module and of :mod:`h2o_theory.submodular.coverage`.
     """
 
     def __init__(self, name, weights, shape, scales=None, *, modular=False):
         rows, size = weights.shape
-        super().__init__(name, size, Properties(True, True, True, modular))
+        normalised = float(shape.value(np.zeros(1))[0]) == 0.0
+        super().__init__(name, size, Properties(normalised, True, True, modular))
         self.shape = shape
         self.scales = np.ones(rows) if scales is None else scales
         self.columns = np.ascontiguousarray(weights.T)
-        self.origin = shape.value(np.zeros(rows)) @ self.scales
 
     def value(self, members):
         return self.worth(self.columns[list(members)].sum(axis=0))
@@ -39,9 +40,27 @@ class RowSums(SetFunction):
     def select(self, members=()):
         return _RowSelection(self, members)
 
+    @property
+    def parts(self):
+        return len(self.scales)
+
+    def lines(self, members):
+        """Two lines for each row: the gains at the set, and the slope of h at its mass."""
+        masses = self.columns[list(members)].sum(axis=0)
+        weights = self.columns.T
+        here = self.shape.value(masses)
+        gains = self.shape.value(masses[:, None] + weights) - here[:, None]
+        gains[:, list(members)] = 0.0
+        by_gain = np.column_stack([here, gains])
+        slopes = self.shape.slope(masses)
+        above = self.shape.intercept(slopes, weights.sum(axis=1))
+        by_slope = np.column_stack([above, slopes[:, None] * weights])
+        part = np.tile(np.arange(self.parts), 2)
+        return part, np.vstack([by_gain, by_slope]) * self.scales[part, None]
+
     def worth(self, masses):
         """f of a set with the given row masses [..., R]."""
-        return self.shape.value(masses) @ self.scales - self.origin
+        return self.shape.value(masses) @ self.scales
 
 
 class _RowSelection(Selection):
@@ -106,7 +125,7 @@ def modular(weights):
 
 
 def concave_of_modular(weights, shape):
-    """``f(S) = h(sum_{j in S} w_j) - h(0)``, h concave and non-decreasing.
+    """``f(S) = h(sum_{j in S} w_j)``, h concave and non-decreasing.
 
     Parameters
     ----------
@@ -118,7 +137,8 @@ def concave_of_modular(weights, shape):
     Returns
     -------
     RowSums
-        Normalised, monotone, submodular. Greedy is exact: h changes no comparison of sums.
+        Monotone, submodular; normalised where h(0) = 0. Greedy is exact, since h changes no
+        comparison of sums.
     """
     weights = require_weights(weights, 1, "weights")
     return RowSums(f"{require_shape(shape).name} of modular", weights[None], shape)
@@ -145,7 +165,7 @@ def budget_additive(weights, cap):
 
 
 def row_sums(rows, shape):
-    """``f(S) = sum_t (h(sum_{j in S} a[t, j]) - h(0))``: diminishing returns within each row.
+    """``f(S) = sum_t h(sum_{j in S} a[t, j])``: diminishing returns within each row.
 
     Parameters
     ----------
@@ -157,7 +177,7 @@ def row_sums(rows, shape):
     Returns
     -------
     RowSums
-        Normalised, monotone, submodular.
+        Monotone, submodular; normalised where h(0) = 0.
 
     Notes
     -----

@@ -66,6 +66,28 @@ class SetFunction:
         """A :class:`Selection` that starts from the given elements."""
         return Selection(self, members)
 
+    @property
+    def parts(self):
+        """Into how many functions that sum to f it splits, for :meth:`lines`."""
+        return 1
+
+    def lines(self, members):
+        """Linear functions above the parts of a monotone submodular f, exact at the given set.
+
+        Returns
+        -------
+        part : numpy.ndarray [L] int
+            Which part each line bounds.
+        line : numpy.ndarray [L, 1 + n]
+            ``part(X) <= line[0] + sum_{j in X} line[1 + j]`` for every X.
+        """
+        selection = self.select(members)
+        outside = selection.outside()
+        line = np.zeros((1, 1 + self.size))
+        line[0, 0] = selection.value
+        line[0, 1 + outside] = np.maximum(selection.gains(outside), 0.0)
+        return np.zeros(1, dtype=np.int64), line
+
 
 class Selection:
     """A set that grows and shrinks one element at a time, and what each change is worth.

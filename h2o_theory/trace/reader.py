@@ -6,9 +6,12 @@ import numpy as np
 
 from h2o_theory.attention import attention_rows
 from h2o_theory.errors import BadArgument, OutOfRange
-from h2o_theory.trace.spec import LayerSpec, TraceSpec
-from h2o_theory.trace.store import MemoryStore, SegmentStore, packed_range
-from h2o_theory.trace.validation import check_attention
+from h2o_theory.trace.foreign import trace_of_rows
+from h2o_theory.trace.memory import MemoryStore
+from h2o_theory.trace.packing import unpack_rows
+from h2o_theory.trace.spec import TraceSpec
+from h2o_theory.trace.store import SegmentStore
+from h2o_theory.trace.summary import ranges, summarise
 from h2o_theory.trace.writer import TraceWriter
 
 __all__ = ["BLOCK_ROWS", "Trace", "open_trace"]
@@ -33,12 +36,15 @@ def open_trace(path):
     ------
     TraceNotFound
         If there is no such folder or it is not a trace.
+    UnfinishedTrace
+        If the recording was stopped before its end; says how far it got and how to go on.
     CorruptTrace
         If a file is missing, truncated or altered, or the manifest is incomplete. A segment's
         checksum is verified when it is first read.
     """
     store = SegmentStore(path)
     spec = TraceSpec.from_json(store.spec_text, Path(path) / "spec.json")
+    store.require([layer.layer for layer in spec.layers], spec.tokens)
     return Trace(spec, store, name=Path(path).resolve().name)
 
 
@@ -86,7 +92,7 @@ class Trace:
                 "the trace has no such layer",
                 where=self.name,
                 got=f"layer {layer}",
-                expected=f"one of {_ranges(self.layers)}",
+                expected=f"one of {ranges(self.layers)}",
             )
         return self._layers[layer]
 
@@ -103,6 +109,10 @@ class Trace:
         heads = None if kind in ("lo", "hi") else slice(None)
         return self._store.read(layer, kind, heads, 0, self.tokens)
 
+    def parts(self):
+        """Segments as (label, layers, start, stop, {tensor: (shape, dtype)}); nothing is read."""
+        return self._store.parts()
+
     def verify_segments(self):
         """Verify every segment's checksum now; returns how many there are (0 in memory)."""
         return self._store.verify_all()
@@ -115,7 +125,7 @@ class Trace:
                 "the trace holds no such kv_head",
                 where=f"{self.name}, layer {layer}",
                 got=kv_head,
-                expected=f"one of {_ranges(self.kv_heads(layer))}",
+                expected=f"one of {ranges(self.kv_heads(layer))}",
             )
         place = spec.kv_head_ids.index(kv_head)
         return spec, slice(place, place + 1), slice(place * spec.group, (place + 1) * spec.group)
@@ -169,7 +179,10 @@ class Trace:
                 expected=f"within 0 to {self.tokens}",
             )
         if self.spec.content == "attention":
-            return self._packed_rows(spec, q_heads, start, stop)
+            rows = self.stored_rows(layer, kv_head, start, stop)
+            if spec.sinks is None:
+                rows /= rows.sum(axis=-1, keepdims=True)
+            return rows
         lo = self._store.read(layer, "lo", None, start, stop)
         hi = self._store.read(layer, "hi", None, start, stop)
         return attention_rows(
@@ -182,16 +195,16 @@ class Trace:
             None if spec.sinks is None else spec.sinks[q_heads],
         )
 
-    def _packed_rows(self, spec, q_heads, start, stop):
-        packed = self._store.read(spec.layer, "p", q_heads, start, stop)
-        rows = np.zeros((spec.group, stop - start, self.tokens))
-        offset = packed_range(0, start)[1]
-        for t in range(start, stop):
-            begin, end = packed_range(t, t + 1)
-            rows[:, t - start, : t + 1] = packed[:, begin - offset : end - offset]
-        if spec.sinks is None:
-            rows /= rows.sum(axis=-1, keepdims=True)
-        return rows
+    def stored_rows(self, layer, kv_head, start=0, stop=None):
+        """Rows of a trace of attention matrices as they are stored, not rescaled; float64.
+
+        Shape and errors are those of :meth:`rows`; BadArgument if the trace holds Q and K.
+        """
+        (_, _, q_heads), stop = self._head(layer, kv_head), self._stop(stop)
+        if self.spec.content != "attention":
+            raise BadArgument("the trace stores no rows but Q and K", where=self.name)
+        packed = self._store.read(layer, "p", q_heads, start, stop)
+        return unpack_rows(packed, start, stop, self.tokens)
 
     def blocks(self, layer, kv_head, block_rows=BLOCK_ROWS):
         """Yield ``(start, rows)`` for consecutive blocks of rows, O(block_rows x T) memory."""
@@ -206,13 +219,15 @@ class Trace:
 
         Parameters
         ----------
-        attention : array [L, H, T, T]
-            Post-softmax, causal. Checked by :func:`check_attention`; rows are then rescaled to
-            sum to one in float64.
-        kv_heads : int, optional
-            Number of kv_heads the H query heads are grouped into; H by default.
+        attention : array [L, H, T, T], or a sequence of [H, T, T] or [1, H, T, T]
+            Post-softmax, causal; a tuple as ``output_attentions`` gives it will do. Checked by
+            :func:`check_attention` and kept as it is; rows are rescaled to sum to one in
+            float64 when they are read.
+        kv_heads : int or list of int, optional
+            Number of kv_heads that the H query heads are grouped into, for all layers or for
+            each; H by default.
         values : array [L, kv_heads, T, dv], optional
-            Enables the output error.
+            Enables the output error; stored in the dtype of the attention.
         layers : list of int, optional
             Layer numbers; 0 .. L-1 by default.
         name : str
@@ -226,51 +241,9 @@ class Trace:
         BadArgument
             For shapes that do not fit together.
         """
-        attention = check_attention(attention)
-        n_layers, q_heads, tokens, _ = attention.shape
-        kv_heads = q_heads if kv_heads is None else kv_heads
-        layers = list(range(n_layers)) if layers is None else [int(layer) for layer in layers]
-        if kv_heads < 1 or q_heads % kv_heads:
-            raise BadArgument(
-                "query heads do not divide into kv_heads",
-                where="kv_heads",
-                got=f"{q_heads} query heads, {kv_heads} kv_heads",
-            )
-        if len(layers) != n_layers or len(set(layers)) != n_layers:
-            raise BadArgument(
-                "one distinct number per layer is needed",
-                where="layers",
-                got=layers,
-                expected=f"{n_layers} numbers",
-            )
-        tensors = {}
-        below = np.tril_indices(tokens)
-        for index, layer in enumerate(layers):
-            tensors[f"{layer}.p"] = attention[index][:, below[0], below[1]]
-        value_dim = 0
-        if values is not None:
-            values = np.asarray(values)
-            if values.ndim != 4 or values.shape[:3] != (n_layers, kv_heads, tokens):
-                raise BadArgument(
-                    "values do not fit the attention",
-                    where="values",
-                    got=values.shape,
-                    expected=(n_layers, kv_heads, tokens, "dv"),
-                )
-            value_dim = values.shape[3]
-            for index, layer in enumerate(layers):
-                tensors[f"{layer}.v"] = values[index]
-        spec = TraceSpec(
-            tokens=tokens,
-            layers=tuple(
-                LayerSpec(layer, q_heads, kv_heads, 0, value_dim, 1.0) for layer in layers
-            ),
-            content="attention",
-            dtype=str(attention.dtype),
-            model=model or {},
-            prompt_length=tokens,
-        )
-        return cls(spec, MemoryStore(tensors), name)
+        spec, tensors = trace_of_rows(attention, kv_heads, values, layers, model or {})
+        numbers = [layer.layer for layer in spec.layers]
+        return cls(spec, MemoryStore(tensors, numbers, spec.tokens), name)
 
     def save(self, path, *, overwrite=False):
         """Write to a folder, one segment a layer, beside and renamed; returns the path."""
@@ -290,30 +263,4 @@ class Trace:
 
     def info(self):
         """A flat dictionary of what the trace holds, in the order a person would read it."""
-        first = self._layers[self.layers[0]]
-        return {
-            "trace": self.name,
-            "trace_id": self.trace_id,
-            "model": self.spec.model.get("id", "unknown"),
-            "family": self.spec.model.get("family", "unknown"),
-            "text": self.spec.text.get("name", "unknown"),
-            "tokens": self.tokens,
-            "layers": _ranges(self.layers),
-            "q_heads": first.q_heads,
-            "kv_heads": first.kv_heads,
-            "head_dim": first.head_dim,
-            "content": self.spec.content,
-            "dtype": self.spec.dtype,
-            "token_strings": self.spec.token_strings is not None,
-        }
-
-
-def _ranges(numbers):
-    """``0-3, 7`` for 0, 1, 2, 3, 7."""
-    runs = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+        return summarise(self)

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import struct
+from math import prod
 
 import numpy as np
 import safetensors
 
 from h2o_theory.errors import CorruptTrace
 
-__all__ = ["STORAGE_DTYPES", "map_tensors", "sha256_of", "to_float", "write_tensors"]
+__all__ = ["DTYPE_NAMES", "STORAGE_DTYPES", "map_tensors", "segment_bytes", "sha256_of", "to_float"]
 
 STORAGE_DTYPES = {
     "F64": np.dtype("<f8"),
@@ -21,8 +22,18 @@ STORAGE_DTYPES = {
 """The safetensors dtypes a trace may hold; bfloat16 is mapped as its 16 raw bits."""
 
 
-def write_tensors(path, tensors, dtypes):
-    """Write named arrays to ``path``; ``dtypes`` names those that are not what numpy says they are.
+DTYPE_NAMES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+}
+"""What a trace's spec calls them."""
+
+
+def segment_bytes(tensors, dtypes):
+    """Named arrays as the bytes of a safetensors file.
 
     numpy has no bfloat16: such a tensor comes as uint16 bits with ``dtypes[name] = "bfloat16"``.
     """
@@ -37,7 +48,7 @@ def write_tensors(path, tensors, dtypes):
         )
         for name, array in arrays.items()
     }
-    safetensors.serialize_file(payload, str(path), None)
+    return safetensors.serialize(payload, None)
 
 
 def sha256_of(path):
@@ -65,17 +76,18 @@ def map_tensors(path):
                 raise ValueError(f"header of {length} bytes in a file of {size}")
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        views = {}
+        # One map for the whole file: a long trace has more tensors than a process may have maps.
+        data, views = np.memmap(path, np.uint8, "r")[8 + length :], {}
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
-            dtype, shape = STORAGE_DTYPES[entry["dtype"]], tuple(entry["shape"])
-            if end - begin != dtype.itemsize * int(np.prod(shape)) or 8 + length + end > size:
+            dtype, shape = STORAGE_DTYPES.get(entry["dtype"]), tuple(entry["shape"])
+            if dtype is None:
+                raise ValueError(f"tensor {name} has dtype {entry['dtype']}")
+            if not 0 <= begin <= end <= len(data) or end - begin != dtype.itemsize * prod(shape):
                 raise ValueError(f"tensor {name} does not fit the file")
-            offset = 8 + length + begin
-            view = np.memmap(path, dtype, "r", offset, shape) if end > begin else np.empty(shape)
-            views[name] = (view, entry["dtype"])
+            views[name] = (data[begin:end].view(dtype).reshape(shape), entry["dtype"])
         return views
-    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise CorruptTrace(
             "a segment of the trace cannot be read",
             where=path,

@@ -1,51 +1,17 @@
-"""Where a trace's tensors come from: memory, or checked and mapped segments on disk."""
+"""The tensors of a trace on disk: segments, checked and mapped."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
 
 from h2o_theory.errors import CorruptTrace, TraceNotFound
-from h2o_theory.trace.segments import map_tensors, sha256_of, to_float
+from h2o_theory.trace.manifest import MANIFEST, parse_manifest
+from h2o_theory.trace.packing import packed_range
+from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors, sha256_of, to_float
+from h2o_theory.trace.unfinished import is_unfinished, refusal, unfinished_folder
 
-__all__ = ["MemoryStore", "SegmentStore", "packed_range"]
-
-
-def packed_range(start, stop):
-    """Offsets of rows ``start .. stop`` in a packed lower triangle: row t holds t + 1 entries."""
-    return start * (start + 1) // 2, stop * (stop + 1) // 2
-
-
-class MemoryStore:
-    """Tensors held in memory, named as in a segment, for traces made from arrays."""
-
-    def __init__(self, tensors):
-        self._tensors = tensors
-
-    def names(self, layer):
-        """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
-        return {name.split(".")[1] for name in self._tensors if name.split(".")[0] == str(layer)}
-
-    def read(self, layer, kind, heads, start, stop):
-        """Tokens ``start .. stop`` of ``heads`` (a slice, or None for a tensor without heads)."""
-        tensor = self._tensors[f"{layer}.{kind}"]
-        if kind == "p":
-            start, stop = packed_range(start, stop)
-        return tensor[start:stop] if heads is None else tensor[heads, start:stop]
-
-    def verify_all(self):
-        """There are no files to verify."""
-        return 0
-
-    def content_hash(self):
-        """SHA-256 over names, shapes and bytes."""
-        digest = hashlib.sha256()
-        for name in sorted(self._tensors):
-            array = np.ascontiguousarray(self._tensors[name])
-            digest.update(f"{name}{array.shape}{array.dtype}".encode())
-            digest.update(array.tobytes())
-        return digest.hexdigest()
+__all__ = ["SegmentStore"]
 
 
 class SegmentStore:
@@ -56,11 +22,14 @@ class SegmentStore:
 
     Raises
     ------
-    TraceNotFound, CorruptTrace
+    TraceNotFound, UnfinishedTrace, CorruptTrace
     """
 
     def __init__(self, path):
         self.path = Path(path)
+        pending = self.path if self.path.is_dir() else unfinished_folder(self.path)
+        if pending.is_dir() and (pending != self.path or is_unfinished(pending)):
+            raise refusal(pending)
         if not self.path.is_dir():
             raise TraceNotFound(
                 "no such trace",
@@ -70,11 +39,9 @@ class SegmentStore:
             )
         self.entries, end = self._read_manifest()
         self.spec_text = self._read_spec(end["spec_sha256"])
-        if end["segments"] != len(self.entries):
-            raise self._corrupt("segments are missing", len(self.entries), end["segments"])
         for entry in self.entries:
             self._check_size(entry)
-        self._views = {}
+        self._views, self._segments = {}, {}
 
     def _corrupt(self, what, got, expected, where=None):
         return CorruptTrace(
@@ -86,7 +53,7 @@ class SegmentStore:
         )
 
     def _read_manifest(self):
-        path = self.path / "manifest.jsonl"
+        path = self.path / MANIFEST
         if not path.is_file():
             raise TraceNotFound(
                 "this folder is not a trace",
@@ -95,16 +62,8 @@ class SegmentStore:
                 hint="Name the folder that h2o-theory record wrote",
             )
         try:
-            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            entries, end = lines[:-1], lines[-1]
-            if end["kind"] != "end" or any(entry["kind"] != "segment" for entry in entries):
-                raise ValueError("the closing line is missing")
-            for entry in entries:
-                entry["file"], entry["bytes"], entry["sha256"], entry["layers"]
-                if Path(entry["file"]).name != entry["file"]:
-                    raise ValueError(f"segment outside the folder: {entry['file']}")
-            return entries, {"segments": end["segments"], "spec_sha256": end["spec_sha256"]}
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+            return parse_manifest(path.read_bytes())
+        except (ValueError, KeyError, TypeError) as error:
             raise self._corrupt(
                 "the manifest is cut off or altered", error, "one JSON line a segment", path
             ) from None
@@ -151,6 +110,11 @@ class SegmentStore:
 
     def segments(self, layer):
         """Manifest entries of a layer in token order, without a gap or an overlap between them."""
+        if layer not in self._segments:
+            self._segments[layer] = self._ordered(layer)
+        return self._segments[layer]
+
+    def _ordered(self, layer):
         entries = [entry for entry in self.entries if layer in entry["layers"]]
         entries.sort(key=lambda entry: entry["start"])
         reached = 0
@@ -160,7 +124,23 @@ class SegmentStore:
                     f"layer {layer} has a gap or an overlap", f"token {entry['start']}", reached
                 )
             reached = entry["stop"]
+        if not entries:
+            raise self._corrupt("a layer has no segment", f"layer {layer}", "one or more")
         return entries
+
+    def require(self, layers, tokens):
+        """Raise CorruptTrace unless the segments hold every layer from token 0 to ``tokens``."""
+        for layer in layers:
+            reached = self.segments(layer)[-1]["stop"]
+            if reached != tokens:
+                raise self._corrupt(f"layer {layer} ends early or late", reached, tokens)
+
+    def parts(self):
+        """Segments as (file, layers, start, stop, {tensor: (shape, dtype)}), headers only."""
+        for entry in self.entries:
+            views = self._tensors(entry).items()
+            found = {name: (view.shape, DTYPE_NAMES[dtype]) for name, (view, dtype) in views}
+            yield entry["file"], entry["layers"], entry["start"], entry["stop"], found
 
     def names(self, layer):
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
@@ -172,30 +152,30 @@ class SegmentStore:
 
         A single segment of a dtype numpy knows is handed out as a mapped view, not a copy.
         """
+        entries = self.segments(layer)
+        touched = [entry for entry in entries if entry["start"] < stop and start < entry["stop"]]
         pieces = []
-        for entry in self.segments(layer):
-            begin, end = max(start, entry["start"]), min(stop, entry["stop"])
-            if begin >= end:
-                continue
-            try:
-                view, dtype = self._tensors(entry)[f"{layer}.{kind}"]
-            except KeyError:
-                raise self._corrupt(
-                    "a tensor is missing",
-                    f"{layer}.{kind}",
-                    "q, k, v, lo, hi or p",
-                    self.path / entry["file"],
-                ) from None
-            begin, end = begin - entry["start"], end - entry["start"]
+        # No rows at all are an empty piece of the first segment, which knows shape and dtype.
+        for entry in touched or entries[:1]:
+            view, dtype = self._view(entry, f"{layer}.{kind}")
+            begin, end = (min(max(t, entry["start"]), entry["stop"]) for t in (start, stop))
+            base = entry["start"]
             if kind == "p":
-                base = packed_range(0, entry["start"])[1]
-                begin, end = packed_range(begin + entry["start"], end + entry["start"])
-                begin, end = begin - base, end - base
+                (base, begin), (_, end) = packed_range(base, begin), packed_range(0, end)
+            begin, end = begin - base, end - base
             piece = view[begin:end] if heads is None else view[heads, begin:end]
             pieces.append(to_float(piece, dtype))
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces, axis=0 if heads is None else 1)
+
+    def _view(self, entry, name):
+        try:
+            return self._tensors(entry)[name]
+        except KeyError:
+            raise self._corrupt(
+                "a tensor is missing", name, "as the spec declares", self.path / entry["file"]
+            ) from None
 
     def content_hash(self):
         """SHA-256 over the segments' checksums, which change with any recorded value."""

@@ -1,76 +1,18 @@
-"""Checks of attention matrices on import, and of a whole trace on request."""
+"""A whole trace read and checked on request."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from h2o_theory.errors import CorruptTrace, InvalidAttention
+from h2o_theory.trace.packing import packed_range
+from h2o_theory.trace.reader import BLOCK_ROWS
+from h2o_theory.trace.row_checks import check_rows, row_sum_error
 
-__all__ = ["ROW_SUM_TOLERANCE", "ValidationReport", "check_attention", "validate"]
+__all__ = ["ValidationReport", "validate"]
 
-ROW_SUM_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 5e-3, "bfloat16": 2e-2}
-"""How far the sum of an imported row may be from one, by dtype: rounding, not more."""
-
-
-def check_attention(attention):
-    """Refuse attention that is not a stack of causal, row-stochastic matrices.
-
-    Parameters
-    ----------
-    attention : array [L, H, T, T], float16, float32 or float64
-
-    Returns
-    -------
-    array [L, H, T, T], in its own dtype
-
-    Raises
-    ------
-    InvalidAttention
-        Names the first offending layer, head and row.
-    """
-    attention = np.asarray(attention)
-    if attention.ndim != 4 or attention.shape[2] != attention.shape[3] or 0 in attention.shape:
-        raise InvalidAttention(
-            "attention has the wrong shape",
-            got=attention.shape,
-            expected="[layers, heads, T, T] with T >= 1",
-        )
-    if attention.dtype.name not in ROW_SUM_TOLERANCE:
-        raise InvalidAttention(
-            "attention has the wrong dtype",
-            got=attention.dtype,
-            expected=" or ".join(ROW_SUM_TOLERANCE),
-        )
-    above = np.triu(np.ones(attention.shape[2:], dtype=bool), k=1)
-    tolerance = ROW_SUM_TOLERANCE[attention.dtype.name]
-    for layer, heads in enumerate(attention):
-        _refuse(layer, ~np.isfinite(heads), heads, "NaN or infinite attention", "finite numbers")
-        _refuse(layer, heads < 0, heads, "negative attention", "probabilities, after the softmax")
-        future = (heads != 0) & above
-        _refuse(layer, future, heads, "attention to the future", "zeros above the diagonal")
-        sums = heads.sum(axis=-1, dtype=np.float64)
-        _refuse(
-            layer,
-            np.abs(sums - 1) > tolerance,
-            sums,
-            "a row does not sum to one",
-            f"1 within {tolerance:g} for {attention.dtype}",
-        )
-    return attention
-
-
-def _refuse(layer, bad, numbers, what, expected):
-    if bad.any():
-        index = np.argwhere(bad)[0]
-        place = ", ".join(
-            f"{name} {i}" for name, i in zip(("head", "row", "key"), index, strict=False)
-        )
-        raise InvalidAttention(
-            what,
-            where=f"layer {layer}, {place}",
-            got=f"{numbers[tuple(index)]:g}",
-            expected=expected,
-        )
+ROUNDING = 1e-9
+"""How far from one the sum of a row recomputed in float64 may be."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +24,8 @@ class ValidationReport:
     segments, heads, rows : int
         Segments whose checksum was verified, kv_heads and query rows read.
     worst_row_sum_error : float
-        Largest distance of a row's sum from one.
+        Largest distance of a row's sum from one, in the rows as stored or as recomputed from Q
+        and K; in layers with attention sinks, the largest excess over one.
     """
 
     segments: int
@@ -92,7 +35,7 @@ class ValidationReport:
 
 
 def validate(trace, progress=None):
-    """Read a whole trace and check checksums, shapes, gaps, finite values and row sums.
+    """Read a whole trace and check checksums, tensors, gaps, finite values and row sums.
 
     Parameters
     ----------
@@ -113,71 +56,120 @@ def validate(trace, progress=None):
     O(L H T^2) time, one block of rows in memory.
     """
     segments = trace.verify_segments()
+    _check_spec(trace)
+    for part in trace.parts():
+        _check_part(trace, part)
     heads, rows, worst = 0, 0, 0.0
     for done, layer in enumerate(trace.layers):
-        _check_shapes(trace, layer)
-        sinks = trace.layer(layer).sinks is not None
-        packed = trace.spec.content == "attention"
-        accepted = ROW_SUM_TOLERANCE[trace.spec.dtype] if packed and sinks else 1e-9
+        if trace.spec.content == "qkv":
+            _check_intervals(trace, layer)
         for kv_head in trace.kv_heads(layer):
-            for start, block in trace.blocks(layer, kv_head):
-                error = _sum_error(block.sum(axis=-1), sinks)
-                if not np.isfinite(error).all() or error.max() > accepted:
-                    raise CorruptTrace(
-                        "a row is not finite or does not sum to one",
-                        where=f"{trace.name}, layer {layer}, kv_head {kv_head}, rows from {start}",
-                        hint="Record the trace again",
-                    )
-                worst = max(worst, float(error.max()))
-                rows += block.shape[0] * block.shape[1]
+            _check_finite(trace, layer, kv_head)
+            for start in range(0, trace.tokens, BLOCK_ROWS):
+                stop = min(start + BLOCK_ROWS, trace.tokens)
+                worst = max(worst, _check_block(trace, layer, kv_head, start, stop))
+            rows += trace.layer(layer).group * trace.tokens
             heads += 1
         if progress:
             progress(done + 1, len(trace.layers), f"layer {layer}")
     return ValidationReport(segments, heads, rows, worst)
 
 
-def _sum_error(sums, sinks):
-    """Distance of row sums from one; with attention sinks only what exceeds one is an error."""
-    return np.maximum(sums - 1, 0) if sinks else np.abs(sums - 1)
+def _corrupt(trace, what, where, got="", expected=""):
+    return CorruptTrace(
+        what,
+        where=f"{trace.name}, {where}",
+        got=got,
+        expected=expected,
+        hint="Record the trace again",
+    )
 
 
-def _check_shapes(trace, layer):
-    spec, tokens = trace.layer(layer), trace.tokens
-    expected = {"v": (spec.kv_heads, tokens, spec.value_dim)} if trace.has_values(layer) else {}
+def _check_spec(trace):
+    """The spec against itself: lengths that must agree."""
+    spec, tokens = trace.spec, trace.tokens
+    for name in ("token_ids", "token_strings"):
+        listed = getattr(spec, name)
+        if listed is not None and len(listed) != tokens:
+            raise _corrupt(trace, f"{name} do not fit the length", "spec.json", len(listed), tokens)
+    if spec.prompt_length is not None and not 0 <= spec.prompt_length <= tokens:
+        raise _corrupt(
+            trace,
+            "the prompt is longer than the sequence",
+            "spec.json",
+            spec.prompt_length,
+            f"0 to {tokens}",
+        )
+
+
+def _check_part(trace, part):
+    """The tensors of one segment: exactly those that the spec declares, each of its shape."""
+    label, layers, start, stop, found = part
+    expected = {}
+    for layer in layers:
+        if layer not in trace.layers:
+            raise _corrupt(trace, "a layer that the spec does not declare", label, layer)
+        expected |= _declared(trace, layer, start, stop)
+    for name in sorted(expected.keys() | found.keys()):
+        if found.get(name) != expected.get(name):
+            raise _corrupt(
+                trace,
+                "a tensor is not what the spec declares",
+                f"{label}, {name}",
+                found.get(name, "no such tensor"),
+                expected.get(name, "no such tensor"),
+            )
+
+
+def _declared(trace, layer, start, stop):
+    """Names, shapes and dtypes of a layer's tensors for the tokens ``start .. stop``."""
+    spec, rows, dtype = trace.layer(layer), stop - start, trace.spec.dtype
+    tensors = {}
+    if spec.value_dim:
+        tensors["v"] = ((spec.kv_heads, rows, spec.value_dim), dtype)
     if trace.spec.content == "qkv":
-        expected |= {
-            "q": (spec.q_heads, tokens, spec.head_dim),
-            "k": (spec.kv_heads, tokens, spec.head_dim),
-            "lo": (tokens,),
-            "hi": (tokens,),
+        tensors |= {
+            "q": ((spec.q_heads, rows, spec.head_dim), dtype),
+            "k": ((spec.kv_heads, rows, spec.head_dim), dtype),
+            "lo": ((rows,), "int32"),
+            "hi": ((rows,), "int32"),
         }
     else:
-        expected["p"] = (spec.q_heads, tokens * (tokens + 1) // 2)
-    for kind, shape in expected.items():
-        tensor = trace.tensor(layer, kind)
-        if tensor.shape != shape:
-            raise CorruptTrace(
-                "a tensor does not have the shape its spec declares",
-                where=f"{trace.name}, {layer}.{kind}",
-                got=tensor.shape,
-                expected=shape,
+        begin, end = packed_range(start, stop)
+        tensors["p"] = ((spec.q_heads, end - begin), dtype)
+    return {f"{layer}.{kind}": entry for kind, entry in tensors.items()}
+
+
+def _check_intervals(trace, layer):
+    lo, hi = trace.tensor(layer, "lo"), trace.tensor(layer, "hi")
+    position = np.arange(trace.tokens)
+    if not ((lo >= 0) & (lo <= position) & (hi == position + 1)).all():
+        raise _corrupt(trace, "a visible interval is not causal", f"layer {layer}")
+
+
+def _check_finite(trace, layer, kv_head):
+    reads = {"q": trace.queries, "k": trace.keys} if trace.spec.content == "qkv" else {}
+    if trace.has_values(layer):
+        reads["v"] = trace.values
+    for kind, read in reads.items():
+        if not np.isfinite(read(layer, kv_head)).all():
+            raise _corrupt(
+                trace, "a tensor holds NaN or infinity", f"{layer}.{kind}, kv_head {kv_head}"
             )
-        if not np.isfinite(tensor).all():
-            raise CorruptTrace(
-                "a tensor holds NaN or infinity", where=f"{trace.name}, {layer}.{kind}"
-            )
+
+
+def _check_block(trace, layer, kv_head, start, stop):
+    """Check one block of rows; returns the largest error of a row's sum."""
+    sinks = trace.layer(layer).sinks is not None
+    place = f"layer {layer}, kv_head {kv_head}, rows {start} to {stop - 1}"
     if trace.spec.content == "attention":
-        packed, begins = trace.tensor(layer, "p"), np.arange(tokens) * np.arange(1, tokens + 1) // 2
-        sums = np.add.reduceat(packed, begins, axis=-1, dtype=np.float64)
-        error = _sum_error(sums, spec.sinks is not None)
-        if error.max() > ROW_SUM_TOLERANCE[trace.spec.dtype]:
-            raise CorruptTrace(
-                "a stored row does not sum to one", where=f"{trace.name}, layer {layer}"
-            )
-    else:
-        lo, hi = trace.tensor(layer, "lo"), trace.tensor(layer, "hi")
-        position = np.arange(tokens)
-        if not ((lo >= 0) & (lo <= position) & (hi == position + 1)).all():
-            raise CorruptTrace(
-                "a visible interval is not causal", where=f"{trace.name}, layer {layer}"
-            )
+        rows = trace.stored_rows(layer, kv_head, start, stop)
+        try:
+            return check_rows(rows, start, layer=layer, dtype=trace.spec.dtype, sinks=sinks)
+        except InvalidAttention as error:
+            raise _corrupt(trace, error.what, place, error.got, error.expected) from None
+    sums = trace.rows(layer, kv_head, start, stop).sum(axis=-1)
+    error = row_sum_error(sums, sinks)
+    if not np.isfinite(sums).all() or error.max() > ROUNDING:
+        raise _corrupt(trace, "a row is not finite or does not sum to one", place)
+    return float(error.max())

@@ -1,64 +1,126 @@
-"""Writing a trace: segments into a hidden folder beside the target, renamed as the last step."""
+"""Writing a trace: segments into an unfinished folder beside the target, renamed at the end."""
 
-import json
-import os
 import shutil
-import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from h2o_theory.errors import BadArgument, OutputExists
-from h2o_theory.trace.segments import sha256_of, write_tensors
+from h2o_theory.errors import DiskFull, OutputExists
+from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
+from h2o_theory.trace.ledger import Ledger
+from h2o_theory.trace.manifest import MANIFEST, end_line, segment_entry
+from h2o_theory.trace.segments import segment_bytes, sha256_of
+from h2o_theory.trace.size import require_room
+from h2o_theory.trace.spec import TraceSpec
+from h2o_theory.trace.unfinished import refusal, unfinished_folder
 
 __all__ = ["TraceWriter"]
+
+RESUME = "Make room and record again with --resume (resume=True), or delete the folder"
 
 
 class TraceWriter:
     """Collects segments of a trace and publishes them in one rename.
 
-    Until :meth:`commit` returns there is nothing at ``out``: the segments grow in a folder
-    ``.<name>.partial-*`` beside it. As a context manager it removes that folder unless
-    committed.
+    Until :meth:`commit` returns there is nothing new at ``out``: segments grow in the folder
+    ``<out>.unfinished`` beside it, whose ``spec.json`` has the status ``recording``. Each segment
+    is written under another name, flushed to the disk and renamed before the manifest lists it.
+    A process killed at any moment leaves a trace or such a folder, which opens as
+    :class:`~h2o_theory.errors.UnfinishedTrace`.
+
+    As a context manager it removes the folder, and parent folders it made, unless committed; a
+    full disk keeps it, so that the recording can be resumed.
+
+    Resuming repeats the recording from its first token. Each segment is compared with the one
+    that is there: an equal one, by checksum of both the new bytes and the file, is kept and not
+    written again; from the first that differs on, all are replaced. So the trace is exactly what
+    an uninterrupted run would have written, whatever was recorded, and a resumed run that cannot
+    reproduce its predecessor costs time and nothing else.
 
     Parameters
     ----------
     out : path
         The folder of the trace.
+    plan : TraceSpec, optional
+        What is about to be recorded. If its ``tokens`` and ``layers`` are known, a recording
+        that would not fit on the disk is refused here.
     overwrite : bool
-        Replace an existing trace at the moment of the commit.
+        Replace an existing trace at the moment of the commit, and an unfinished one now.
+    resume : bool
+        Go on with an unfinished recording if there is one.
+
+    Attributes
+    ----------
+    kept : int
+        Segments of an earlier run that were kept.
 
     Raises
     ------
     OutputExists
-        If ``out`` exists and ``overwrite`` is false.
+        If ``out`` exists and ``overwrite`` is false, or another process is recording there.
+    UnfinishedTrace
+        If an unfinished recording is there and neither ``overwrite`` nor ``resume`` is set.
+    DiskFull
+        If the plan does not fit on the disk.
     BadArgument
         If the parent folder cannot be written.
     """
 
-    def __init__(self, out, *, overwrite=False):
-        self.out = Path(out)
-        self._overwrite = overwrite
-        self._entries = []
-        if self.out.exists() and not (overwrite and (self.out / "manifest.jsonl").is_file()):
-            raise OutputExists(
-                "the output folder exists and is not a trace" if overwrite else "the output exists",
-                where=self.out,
-                hint="Choose another folder" + ("" if overwrite else ", or allow overwriting"),
-            )
+    def __init__(self, out, *, plan=None, overwrite=False, resume=False):
+        self.out, self.kept = Path(out), 0
+        self._folder, self._overwrite = unfinished_folder(out), overwrite
+        self._made, self._committed = [], False
+        self._refuse_taken(resume)
+        plan = plan or TraceSpec(tokens=None, layers=())
+        if plan.tokens is not None:
+            require_room(self.out, plan, present=_size(self._folder) if resume else 0)
+        with named_errors(self.out):
+            self._open(plan, resume)
+
+    def _open(self, plan, resume):
+        """Make or take over the unfinished folder; a fresh one that cannot be set up goes."""
+        self._make_parents()
+        if self._folder.is_dir() and not resume:
+            Ledger(self._folder).close()  # refuses while another process records there
+            shutil.rmtree(self._folder)
+        fresh = not self._folder.is_dir()
+        self._folder.mkdir(exist_ok=True)
+        self._ledger = Ledger(self._folder)
         try:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            prefix = f".{self.out.name}.partial-"
-            self._folder = Path(tempfile.mkdtemp(prefix=prefix, dir=self.out.parent))
-            self._folder.chmod(0o777 & ~_umask())
-        except OSError as error:
-            raise BadArgument(
-                "cannot write the trace there", where=self.out, got=error.strerror
-            ) from None
+            text = replace(plan, status="recording").to_json()
+            write_durably(self._folder / "spec.json", text.encode())
+            self._ledger.discard_unlisted()
+        except OSError:
+            self._ledger.close()
+            if fresh:
+                self.abort()
+            raise
+
+    def _refuse_taken(self, resume):
+        if self.out.exists() and not (self._overwrite and (self.out / MANIFEST).is_file()):
+            raise OutputExists(
+                "the output folder exists and is not a trace"
+                if self._overwrite
+                else "the output exists",
+                where=self.out,
+                hint="Choose another folder" + ("" if self._overwrite else ", or overwrite it"),
+            )
+        if self._folder.is_dir() and not (resume or self._overwrite):
+            raise refusal(self._folder)
+
+    def _make_parents(self):
+        for parent in reversed(self.out.parents):
+            if not parent.exists():
+                parent.mkdir()
+                self._made.append(parent)
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *exception):
-        self.abort()
+    def __exit__(self, kind, error, traceback):
+        if isinstance(error, DiskFull):
+            self._ledger.close()
+        else:
+            self.abort()
 
     def add_segment(self, tensors, *, start, stop, layers, dtypes=None):
         """Append rows ``start .. stop`` of some layers.
@@ -74,38 +136,45 @@ class TraceWriter:
         layers : list of int
         dtypes : dict, optional
             Names of the storage dtypes that numpy lacks (``"bfloat16"``, given as uint16).
+
+        Raises
+        ------
+        DiskFull, BadArgument
+            If the segment cannot be written.
         """
-        name = f"seg-{len(self._entries):06d}.safetensors"
-        path = self._folder / name
-        write_tensors(path, tensors, dtypes or {})
-        _sync(path)
-        self._entries.append(
-            {
-                "kind": "segment",
-                "file": name,
-                "bytes": path.stat().st_size,
-                "sha256": sha256_of(path),
-                "layers": [int(layer) for layer in layers],
-                "start": int(start),
-                "stop": int(stop),
-            }
-        )
+        data = segment_bytes(tensors, dtypes or {})
+        entry = segment_entry(len(self._ledger.entries), data, layers, start, stop)
+        path = self._folder / entry["file"]
+        with named_errors(self._folder, hint=RESUME):
+            if self._ledger.expects(entry) and sha256_of(path) == entry["sha256"]:
+                self._ledger.keep()
+                self.kept += 1
+                return
+            self._ledger.drop_expected()
+            write_durably(path, data)
+            self._ledger.append(entry)
 
     def commit(self, spec):
-        """Write ``spec.json`` and the manifest, then rename the folder to ``out``; returns it."""
-        spec_path = self._folder / "spec.json"
-        spec_path.write_text(spec.to_json(), encoding="utf-8")
-        end = {
-            "kind": "end",
-            "segments": len(self._entries),
-            "spec_sha256": sha256_of(spec_path),
-        }
-        manifest = self._folder / "manifest.jsonl"
-        lines = [json.dumps(entry, sort_keys=True) for entry in [*self._entries, end]]
-        manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        for path in (spec_path, manifest):
-            _sync(path)
-        replaced = self._folder.with_name(self._folder.name + ".replaced")
+        """Write ``spec.json`` and seal the manifest, then rename the folder to ``out``.
+
+        Returns
+        -------
+        Path
+            ``out``.
+        """
+        text = spec.to_json()
+        with named_errors(self._folder, hint=RESUME):
+            self._ledger.drop_expected()
+            # In this order: until the spec says complete, the folder is plainly unfinished.
+            self._ledger.append(end_line(self._ledger.entries, text))
+            write_durably(self._folder / "spec.json", text.encode())
+            self._ledger.close()
+        self._publish()
+        return self.out
+
+    def _publish(self):
+        replaced = self.out.parent / f".{self.out.name}.replaced"
+        shutil.rmtree(replaced, ignore_errors=True)
         if self._overwrite and self.out.exists():
             self.out.rename(replaced)
         try:
@@ -115,20 +184,22 @@ class TraceWriter:
             raise OutputExists(
                 "the output folder appeared while recording", where=self.out, got=error.strerror
             ) from None
+        self._committed = True
+        sync_folder(self.out.parent)
         shutil.rmtree(replaced, ignore_errors=True)
-        return self.out
 
     def abort(self):
-        """Remove the unpublished folder; does nothing after a commit."""
+        """Remove the unfinished folder and the parents made for it; nothing after a commit."""
+        if self._committed:
+            return
+        self._ledger.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        for parent in reversed(self._made):
+            if any(parent.iterdir()):
+                break
+            parent.rmdir()
 
 
-def _sync(path):
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _size(folder):
+    """Bytes of the files in a folder; 0 if there is none."""
+    return sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else 0

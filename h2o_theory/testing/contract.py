@@ -1,24 +1,17 @@
-"""The contract of a policy, as checks that anyone can run on a policy of their own.
+"""What no policy may do, checked on random, tied and tiny instances."""
 
-::
-
-    from h2o_theory.testing import check_policy
-    check_policy(MyPolicy())
-
-Every shipped policy passes the same checks, by being registered.
-"""
-
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
 from h2o_theory.engine.measure import topk_mass
-from h2o_theory.engine.run import make_run
-from h2o_theory.errors import ContractBroken
+from h2o_theory.errors import BadArgument, ContractBroken
 from h2o_theory.optimum import optimum_curve, to_fixed_point
-from h2o_theory.policies import Context, make_policy
+from h2o_theory.policies import make_policy
+from h2o_theory.testing.instances import random_rows, random_tensors, schedule_of, schedules_of
 
-__all__ = ["ContractReport", "check_policy", "frozen_since", "random_rows", "schedule_of"]
+__all__ = ["ContractReport", "check_policy", "frozen_since"]
 
 
 @dataclass(frozen=True)
@@ -44,11 +37,14 @@ class ContractReport:
 def check_policy(policy, seed=0):
     """Run the contract on a policy.
 
-    The checks: an online policy does not see later rows, nor evicted columns; exactly one entry
-    leaves whenever the cache is full, none before, none returns, the newcomer is visible; the
-    same seed gives the same schedule; replaying in blocks changes nothing; T = 1, k = 1 and k = T
-    work, and k = T keeps everything; full of ties works; retained mass <= exact optimum <=
-    per-row top-k bound.
+    An online policy does not see later rows, queries, keys or values, nor evicted columns.
+    Exactly one entry leaves whenever the cache is full, none before; the newcomer is visible;
+    T = 1, k = 1 and rows full of ties work; k = T keeps everything. (That nothing returns is the
+    form of a schedule: one step of eviction per token.) The same seed gives the same schedule.
+    Replaying in blocks, other heads before or after, and the order of the query heads in a group
+    change nothing. Raw and renormalised rows lead to the same first victim. One pass over all
+    budgets, where the policy claims to allow it, equals direct simulation. Retained mass <= exact
+    optimum <= per-row top-k bound.
 
     Parameters
     ----------
@@ -74,27 +70,6 @@ def check_policy(policy, seed=0):
     return ContractReport(policy.name, names, frozen_since(schedule, 8))
 
 
-def random_rows(rng, group, tokens):
-    """Random causal attention [G, T, T]: noise, a sink, salient tokens and recency."""
-    lag = np.arange(tokens)[:, None] - np.arange(tokens)
-    logits = rng.normal(size=(group, tokens, tokens)) + rng.normal(size=tokens)
-    logits -= 0.5 * np.log1p(np.maximum(lag, 0))
-    logits[:, :, 0] += 2.0
-    logits[:, lag < 0] = -np.inf
-    rows = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return rows / rows.sum(axis=-1, keepdims=True)
-
-
-def schedule_of(policy, rows, budget, *, prefill=0, seed=0, block_rows=None):
-    """``evicted_at`` [T] of a policy on rows [G, T, T], replayed in blocks if asked for."""
-    tokens = rows.shape[1]
-    context = Context(budget, tokens, prefill, seed=seed)
-    run = make_run(policy, context, rows.mean(axis=0))
-    for start in range(0, tokens, block_rows or tokens):
-        run.advance(np.ascontiguousarray(rows[:, start : start + (block_rows or tokens)]), start)
-    return run.evicted_at
-
-
 def frozen_since(schedule, budget):
     """First step from which every victim is the newcomer of its step; None if there is none.
 
@@ -116,27 +91,40 @@ def _broken(policy, check, place, got, expected):
     )
 
 
-def _same(policy, check, place, first, second, mask=slice(None)):
-    different = np.flatnonzero(np.asarray(first)[mask] != np.asarray(second)[mask])
+def _same(policy, check, place, first, second):
+    first, second = np.broadcast_arrays(first, second)
+    different = np.flatnonzero(first != second)
     if different.size:
         j = different[0]
-        got = f"{np.asarray(first)[mask][j]} and {np.asarray(second)[mask][j]}"
+        got = f"{first[j]} and {second[j]}"
         _broken(policy, check, f"{place}, eviction of token {j}", got, "the same step")
 
 
 def _does_not_see_the_future(policy, rng):
     if policy.kind != "online":
         return
-    rows = random_rows(rng, 2, 30)
+    rows, tensors = random_rows(rng, 2, 30), random_tensors(rng, 2, 30)
     for budget, prefill in ((1, 0), (6, 0), (11, 0), (9, 12)):
-        before = schedule_of(policy, rows, budget, prefill=prefill)
+        before = schedule_of(policy, rows, budget, prefill=prefill, tensors=tensors)
         for cut in (13, 20, 29):
-            changed = rows.copy()
-            changed[:, cut:] = random_rows(rng, 2, 30)[:, cut:]
-            after = schedule_of(policy, changed, budget, prefill=prefill)
-            place = f"budget {budget}, rows from {cut} changed"
+            later, other = rows.copy(), random_tensors(rng, 2, 30)
+            later[:, cut:] = random_rows(rng, 2, 30)[:, cut:]
+            spliced = _spliced(tensors, other, cut)
+            after = schedule_of(policy, later, budget, prefill=prefill, tensors=spliced)
+            place = f"budget {budget}, everything from {cut} changed"
             early = np.minimum(before, cut), np.minimum(after, cut)
-            _same(policy, "it sees later rows", place, *early)
+            _same(policy, "it sees the future", place, *early)
+
+
+def _spliced(tensors, other, cut):
+    """``tensors`` up to position ``cut`` and ``other`` from there."""
+    names = ("queries", "unrotated", "keys", "values")
+    pairs = {name: (getattr(tensors, name), getattr(other, name)) for name in names}
+    joined = {
+        name: np.concatenate([a[..., :cut, :], b[..., cut:, :]], axis=-2)
+        for name, (a, b) in pairs.items()
+    }
+    return dataclasses.replace(tensors, **joined)
 
 
 def _does_not_see_evicted_columns(policy, rng):
@@ -170,6 +158,13 @@ def _keeps_and_uses_the_budget(policy, rng):
                     _broken(policy, "a token left before it came", place, schedule, "later")
 
 
+def _keeps_everything_at_full_budget(policy, rng):
+    for rows in _instances(rng):
+        tokens = rows.shape[1]
+        schedule = schedule_of(policy, rows, tokens)
+        _same(policy, "k = T is not the full cache", f"T {tokens}", schedule >= tokens - 1, True)
+
+
 def _instances(rng):
     yield random_rows(rng, 3, 26)
     yield np.tril(np.ones((1, 15, 15))) / np.arange(1, 16)[:, None]
@@ -190,6 +185,65 @@ def _does_not_depend_on_blocks(policy, rng):
         for block_rows in (1, 8):
             pieces = schedule_of(policy, rows, 7, prefill=prefill, block_rows=block_rows)
             _same(policy, "blocks change the schedule", f"blocks of {block_rows}", whole, pieces)
+
+
+def _keeps_heads_apart(policy, rng):
+    heads = [(random_rows(rng, 2, 30), random_tensors(rng, 2, 30)) for _ in range(3)]
+
+    def schedules(order):
+        found = {
+            h: schedule_of(policy, heads[h][0], 7, kv_head=h, tensors=heads[h][1]) for h in order
+        }
+        return np.concatenate([found[h] for h in sorted(found)])
+
+    place = "three heads, replayed in two orders"
+    _same(policy, "one head changes another", place, schedules((0, 1, 2)), schedules((2, 0, 1)))
+    if getattr(policy, "group", "mean") == "first":
+        return
+    rows, tensors = heads[0]
+    swapped = dataclasses.replace(
+        tensors, queries=tensors.queries[::-1], unrotated=tensors.unrotated[::-1]
+    )
+    first = schedule_of(policy, rows, 7, tensors=tensors)
+    second = schedule_of(policy, np.ascontiguousarray(rows[::-1]), 7, tensors=swapped)
+    _same(policy, "the order of query heads matters", "two heads in a group", first, second)
+
+
+def _starts_alike_raw_and_renormalised(policy, rng):
+    is_shipped = dataclasses.is_dataclass(policy)
+    if not is_shipped or "rows" not in {item.name for item in dataclasses.fields(policy)}:
+        return
+    rows = random_rows(rng, 2, 30)
+    for prefill in (0, 12):
+        schedules = []
+        for kind in ("raw", "renormalised"):
+            try:
+                changed = dataclasses.replace(policy, rows=kind)
+            except BadArgument:  # its other parameters allow one kind only
+                return
+            schedules.append(schedule_of(changed, rows, 9, prefill=prefill))
+        step = min(schedules[0].min(), schedules[1].min())
+        first, second = (schedule == step for schedule in schedules)
+        place = f"first eviction, prefill {prefill}"
+        _same(policy, "raw and renormalised differ before any eviction", place, first, second)
+
+
+def _serves_all_budgets_in_one_pass(policy, rng):
+    if not getattr(policy, "nested", False):
+        return
+    for rows in _instances(rng):
+        tokens = rows.shape[1]
+        together = {}
+        for budget in range(1, tokens + 1):
+            parts = policy.parts(budget)
+            together.setdefault((parts.n_sink, parts.n_recent), []).append(budget)
+        for prefill in sorted({0, tokens // 2} - {tokens}):
+            for budgets in together.values():
+                schedules = schedules_of(policy, rows, budgets, prefill=prefill, block_rows=7)
+                for budget, schedule in zip(budgets, schedules, strict=True):
+                    place = f"T {tokens}, budget {budget}, prefill {prefill}"
+                    direct = schedule_of(policy, rows, budget, prefill=prefill)
+                    _same(policy, "one pass is not direct simulation", place, schedule, direct)
 
 
 def _does_not_beat_the_optimum(policy, rng):
@@ -213,7 +267,11 @@ _CHECKS = (
     _does_not_see_the_future,
     _does_not_see_evicted_columns,
     _keeps_and_uses_the_budget,
+    _keeps_everything_at_full_budget,
     _is_determined_by_the_seed,
     _does_not_depend_on_blocks,
+    _keeps_heads_apart,
+    _starts_alike_raw_and_renormalised,
+    _serves_all_budgets_in_one_pass,
     _does_not_beat_the_optimum,
 )

@@ -1,0 +1,1 @@
+"""What attention concentrates on: heavy hitters, power laws, co-occurrence, sparsity."""

@@ -1,0 +1,181 @@
+"""How concentrated accumulated attention is, and how much of it is position."""
+
+import numpy as np
+import pandas as pd
+
+from h2o_theory.statistics import (
+    block_draws,
+    effective_support,
+    entropy,
+    gini,
+    partial_spearman,
+    percentile_interval,
+    ratio_interval,
+    top_share,
+)
+
+__all__ = ["TOP_SHARES", "concentration", "position_bias"]
+
+TOP_SHARES = (0.01, 0.05, 0.10, 0.20)
+DRAWS = 100
+ALL, BARE, WORDS = "positions", "positions without sinks", "words without sinks"
+
+MEASURES = {
+    **{f"top {share:.0%} share": (lambda x, s=share: top_share(x, s)) for share in TOP_SHARES},
+    "Gini": gini,
+    "entropy": entropy,
+    "effective support": effective_support,
+}
+UNITS = {"Gini": "0 equal, 1 one has all", "entropy": "nats", "effective support": "entries"}
+
+
+def concentration(survey, words, ledger):
+    """Concentration of accumulated attention over positions and over words.
+
+    The mean over query heads is entered in the ledger with a block-bootstrap interval over the
+    text: blocks of positions are resampled, the sinks always kept, and every head's measure is
+    taken anew. Beside it stands what uniform attention gives: a row t that attends equally to
+    its t + 1 keys leaves more on early positions, so exposure alone concentrates.
+
+    Words sum over their occurrences, those among the sinks apart: the first word of a text would
+    else be credited with what any first token receives.
+
+    Parameters
+    ----------
+    survey : Survey
+    words : Words or None
+    ledger : Ledger
+
+    Returns
+    -------
+    DataFrame
+        One row per query head and scope: layer, kv_head, q_head, scope, entries, and
+        :data:`MEASURES`.
+    """
+    names = survey.query_heads()
+    received = np.concatenate([head.received for head in survey.heads])
+    first = min(survey.n_sink, survey.tokens)
+    amounts = {ALL: received}
+    if survey.tokens > first:
+        amounts[BARE] = received[:, first:]
+    if words is not None and len(words.kinds) > 1:
+        bare = received.copy()
+        bare[:, :first] = 0
+        amounts[WORDS] = np.array([words.per_kind(row) for row in bare])
+    tables = []
+    for scope, values in amounts.items():
+        table = pd.DataFrame(names)
+        table["scope"], table["entries"] = scope, values.shape[1]
+        for name, measure in MEASURES.items():
+            table[name] = measure(values)
+        tables.append(table)
+    _note(survey, amounts, words, ledger)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _note(survey, amounts, words, ledger):
+    first = min(survey.n_sink, survey.tokens)
+    received = amounts[ALL]
+    n = len(received)
+    for name, measure in MEASURES.items():
+        uniform = _uniform(survey.tokens)
+        ledger.note(
+            "concentration", name, "uniform attention", measure(uniform),
+            unit=UNITS.get(name, "share of attention"), n=1, over="exact",
+        )  # fmt: skip
+    draws = ledger.attempt(
+        "concentration", "intervals", lambda: list(block_draws(survey.tokens, DRAWS, first=first))
+    )
+    if draws is None:
+        return
+    sinks = np.arange(first)
+    drawn = {scope: {name: [] for name in MEASURES} for scope in amounts}
+    for draw in draws:
+        again = {ALL: received[:, np.concatenate([sinks, draw])], BARE: received[:, draw]}
+        for scope, values in again.items():
+            for name, measure in MEASURES.items():
+                drawn[scope][name].append(measure(values).mean())
+    if WORDS in amounts:
+        # Words are drawn as kinds: a kind's amount is a sum over the whole text.
+        rng = np.random.default_rng(0)
+        kinds = len(words.kinds)
+        for _ in range(DRAWS):
+            values = amounts[WORDS][:, rng.integers(kinds, size=kinds)]
+            for name, measure in MEASURES.items():
+                drawn[WORDS][name].append(measure(values).mean())
+    for scope, values in amounts.items():
+        for name, measure in MEASURES.items():
+            ledger.note(
+                "concentration", name, scope,
+                percentile_interval(measure(values).mean(), drawn[scope][name]),
+                unit=UNITS.get(name, "share of attention"), n=n,
+                over="query heads (mean); interval over "
+                + ("words" if scope == WORDS else "blocks of the text"),
+            )  # fmt: skip
+
+
+def _uniform(tokens):
+    """Attention each position accumulates if every row attends equally to all its keys."""
+    return np.cumsum(1.0 / np.arange(1, tokens + 1)[::-1])[::-1]
+
+
+def position_bias(survey, ledger):
+    """How much of accumulated attention is the sinks, and how much is being early.
+
+    Enters: the share of all attention that the sinks receive; the share of heavy hitters (sinks
+    apart) within the first tenth of the text, a tenth if position did not matter; Spearman's
+    correlation of accumulated attention with position (sinks apart), as a sum and as a mean over
+    the rows that see the position.
+
+    Parameters
+    ----------
+    survey : Survey
+    ledger : Ledger
+
+    Returns
+    -------
+    DataFrame
+        layer, kv_head, sink_share, early_hitters.
+    """
+    tokens, first = survey.tokens, min(survey.n_sink, survey.tokens)
+    early = first + max(1, (tokens - first) // 10)
+    lines, final = [], np.zeros(tokens)
+    for head in survey.heads:
+        members = head.history.members[-1]
+        final += members
+        lines.append(
+            {
+                "layer": head.layer,
+                "kv_head": head.kv_head,
+                "sink_share": head.rows.sink_mass.mean(),
+                "early_hitters": members[:early].sum() / max(members.sum(), 1),
+            }
+        )
+    heads = len(survey.heads)
+    over = f"{tokens} rows x query heads; interval over blocks of the text"
+
+    def enter(measure, unit, function):
+        ledger.enter("position", measure, "all heads", function, unit=unit, n=heads, over=over)
+
+    mass = np.concatenate([head.rows.sink_mass for head in survey.heads]).mean(axis=0)
+    enter("sink share", "share of attention", lambda: ratio_interval(mass, np.ones(tokens)))
+    position = np.arange(first, tokens)
+    is_early = position < early
+    enter(
+        "hitters in the first tenth",
+        "share of heavy hitters",
+        lambda: ratio_interval(final[first:] * is_early, final[first:]),
+    )
+    received = survey.received()[first:]
+    for measure, amount in (
+        ("sum against position", received),
+        ("mean per row against position", received / (tokens - position)),
+    ):
+        enter(
+            measure,
+            "Spearman",
+            lambda amount=amount: partial_spearman(
+                amount, position, (), resamples=block_draws(tokens - first, DRAWS)
+            ),
+        )
+    return pd.DataFrame(lines)

@@ -1,0 +1,83 @@
+"""``h2o-theory import``: attention matrices that someone already has, as a trace."""
+
+import json
+from pathlib import Path
+
+from h2o_theory.cli.common import integers, say, shown_progress
+from h2o_theory.errors import BadArgument
+from h2o_theory.trace import import_attention
+
+__all__ = ["add_parser"]
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "import",
+        help="turn attention matrices into a trace",
+        description="Check attention matrices from a file and store them as a trace. SOURCE is "
+        "a .npy, .npz or .safetensors file of shape [L, H, T, T] or [L, B, H, T, T], or with one "
+        "array per layer as output_attentions gives them, or a folder of .npy files, one per "
+        "layer. Rows whose sums are off by rounding are accepted and kept; anything worse is "
+        "refused. Pickles (.pt) are never opened.",
+        epilog="example: h2o-theory import attentions.safetensors --kv-heads 8 --out mine.trace",
+    )
+    parser.add_argument("source", metavar="SOURCE")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
+    parser.add_argument("--name", help="what reports call the model (default: the file's name)")
+    parser.add_argument(
+        "--tokens", metavar="FILE", help="JSON list of token ids or strings (of lists, for B > 1)"
+    )
+    heads = parser.add_mutually_exclusive_group()
+    heads.add_argument(
+        "--kv-heads",
+        metavar="N,N,...",
+        help="kv_heads that query heads share, for all layers or for each (default: no sharing)",
+    )
+    heads.add_argument("--group", metavar="G,G,...", help="the same as query heads per kv_head")
+    parser.add_argument(
+        "--sinks", action="store_true", help="the model has attention sinks: rows sum to under one"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing trace")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Import and say what was written."""
+    with shown_progress() as progress:
+        report = import_attention(
+            arguments.source,
+            arguments.out,
+            kv_heads=_counts(arguments.kv_heads, "--kv-heads"),
+            group=_counts(arguments.group, "--group"),
+            name=arguments.name,
+            tokens=_tokens(arguments.tokens),
+            sinks=arguments.sinks,
+            overwrite=arguments.overwrite,
+            progress=progress,
+        )
+    say(str(report))
+    for path in report.paths:
+        print(path)
+
+
+def _counts(text, name):
+    """One number, or a list of them with repetitions; None stays None."""
+    if text is None:
+        return None
+    numbers = [integers(part, name)[0] for part in text.split(",")]
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _tokens(path):
+    if path is None:
+        return None
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadArgument(
+            "the tokens cannot be read",
+            where=path,
+            got=getattr(error, "strerror", None) or error,
+            expected="a JSON list",
+        ) from None

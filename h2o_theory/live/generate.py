@@ -1,0 +1,134 @@
+"""Step-by-step generation with a KV cache that really shrinks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.live.evaluate import visible_sizes
+from h2o_theory.live.loop import closed_loop
+from h2o_theory.live.stream import as_token_ids, cache_argument
+from h2o_theory.recorder.dependencies import require
+from h2o_theory.recorder.models import LoadedModel
+
+__all__ = ["Generation", "generate"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A continuation, and the cache on the way.
+
+    Attributes
+    ----------
+    ids : int64 [prompt + new]
+        The prompt and what follows it; shorter if the model ended its text.
+    prompt : int
+        Tokens of the prompt.
+    sizes : int64 [steps]
+        Entries visible at each step, all layers and kv_heads together; the last token is never
+        read.
+    held_bytes : int64 [new]
+        Bytes of keys and values really held when each new token had been drawn.
+    peak_kv_bytes : int
+        Bytes of keys and values visible at the largest step.
+    """
+
+    ids: np.ndarray
+    prompt: int
+    sizes: np.ndarray
+    held_bytes: np.ndarray
+    peak_kv_bytes: int
+
+    @property
+    def continuation(self):
+        """The new tokens."""
+        return self.ids[self.prompt :]
+
+
+def generate(
+    model,
+    ids,
+    new_tokens,
+    policy="full",
+    budget="100%",
+    *,
+    prefill=None,
+    temperature=0.0,
+    positions="original",
+    seed=0,
+    progress=None,
+):
+    """Continue a prompt token by token while a policy evicts.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel or LoadedModel
+    ids : token ids [T] or [1, T]
+        The prompt.
+    new_tokens : int
+        At most so many; the model's end-of-text token ends it earlier.
+    policy, budget, positions
+        As for :func:`~h2o_theory.live.closed_loop`; a share is one of prompt and new tokens.
+    prefill : int, optional
+        Rows that see everything; the whole prompt by default, 0 to evict while reading it.
+    temperature : float
+        0 takes the most probable token.
+    seed : int
+        For the draws and for random policies.
+    progress : callable (done, total, label), optional
+
+    Returns
+    -------
+    Generation
+
+    Raises
+    ------
+    BadArgument
+        For an empty prompt, no new token or a negative temperature; else as ``closed_loop``.
+    """
+    torch = require("torch")
+    model = model.model if isinstance(model, LoadedModel) else model
+    ids = as_token_ids(ids)
+    for name, value, least in (("ids", len(ids), 1), ("new_tokens", new_tokens, 1)):
+        if value < least:
+            raise BadArgument("no token", where=name, got=value, expected=f"at least {least}")
+    if not temperature >= 0:
+        raise BadArgument("a negative temperature", where="temperature", got=temperature)
+    draws = torch.Generator(device=model.device).manual_seed(seed)
+    ends = np.atleast_1d(model.config.eos_token_id if model.config.eos_token_id is not None else [])
+    tokens, known, held = len(ids) + new_tokens, ids.tolist(), []
+    loop = closed_loop(
+        model,
+        policy,
+        budget,
+        tokens=tokens,
+        prefill=len(ids) if prefill is None else prefill,
+        positions=positions,
+        seed=seed,
+    )
+    with loop as live, torch.no_grad():
+        cache = {cache_argument(model): live.cache, "use_cache": True}
+        batch = torch.tensor([known], device=model.device)
+        for done in range(new_tokens):
+            # Logits of the last row alone: those of a long prompt would fill the memory.
+            logits = model(input_ids=batch, logits_to_keep=1, **cache).logits[0, -1].float()
+            if temperature == 0:
+                token = int(logits.argmax())
+            else:
+                chances = torch.softmax(logits / temperature, dim=-1)
+                token = int(torch.multinomial(chances, 1, generator=draws))
+            known.append(token)
+            held.append(live.held_bytes())
+            if progress:
+                progress(done + 1, new_tokens, "generate")
+            if token in ends:
+                break
+            batch = torch.tensor([[token]], device=model.device)
+        sizes = visible_sizes(live.evicted_at)[: live.seen]
+        return Generation(
+            ids=np.array(known),
+            prompt=len(ids),
+            sizes=sizes,
+            held_bytes=np.array(held),
+            peak_kv_bytes=int(sizes.max()) * live.entry_bytes(),
+        )

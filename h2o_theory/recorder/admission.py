@@ -1,0 +1,178 @@
+"""What must hold of a model before it is recorded, and where its attention modules are."""
+
+from h2o_theory.errors import BadArgument, OutOfRange, UnsupportedModel
+from h2o_theory.recorder.dependencies import require
+from h2o_theory.recorder.families import FAMILIES, reason_against
+
+__all__ = ["INNER", "attention_modules", "check_kv_heads", "check_layers", "check_model"]
+
+INNER = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
+"""Attention implementations that can do the work inside the recorder."""
+
+DROPOUTS = ("attention_dropout", "dropout", "hidden_dropout", "layerdrop")
+
+
+def check_model(model):
+    """Refuse a model whose attention cannot be captured faithfully; return its attention modules.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+
+    Returns
+    -------
+    dict of int to torch.nn.Module
+        Layer number -> attention module, all layers, ascending.
+
+    Raises
+    ------
+    BadArgument
+        If it is not a transformers model.
+    UnsupportedModel
+        For a family that is not tested (with the reason, where one is known), an inner attention
+        other than those in INNER, one that drops the family's softcap or sinks, attention that is
+        not causal, active dropout, or attention modules that are not where the family has them.
+    """
+    if not isinstance(model, require("transformers").PreTrainedModel):
+        raise BadArgument(
+            "only a transformers model can be recorded",
+            where="model",
+            got=type(model).__name__,
+            expected="a PreTrainedModel or the result of load_model",
+        )
+    _check_family(model)
+    _check_inner(model)
+    _refuse_dropout(model)
+    return attention_modules(model)
+
+
+def _check_family(model):
+    family = model.config.model_type
+    if family in FAMILIES and not getattr(model.config, "is_encoder_decoder", False):
+        return
+    reason = reason_against(family)
+    raise UnsupportedModel(
+        "this family of models cannot be recorded"
+        if reason
+        else "the attention of this family is not known to be recordable",
+        where=type(model).__name__,
+        got=f"{family}: {reason}" if reason else family,
+        expected=" or ".join(FAMILIES),
+    )
+
+
+def _check_inner(model):
+    config, inner = model.config, model.config._attn_implementation
+    if inner not in INNER:
+        raise UnsupportedModel(
+            "the model's attention implementation cannot be recorded",
+            where=type(model).__name__,
+            got=inner,
+            expected=" or ".join(INNER),
+            hint="Load the model with attn_implementation='sdpa'",
+        )
+    if inner == "sdpa" and not model._supports_sdpa:
+        raise UnsupportedModel(
+            "sdpa attention leaves out a part of this family's attention (softcap or sinks)",
+            where=type(model).__name__,
+            got=inner,
+            hint="Load the model with attn_implementation='eager'",
+        )
+    if inner == "eager" and getattr(config, "reorder_and_upcast_attn", False):
+        raise UnsupportedModel(
+            "the model's eager attention with reorder_and_upcast_attn is not transformers' own",
+            where=type(model).__name__,
+            hint="Load the model with attn_implementation='sdpa'",
+        )
+
+
+def attention_modules(model):
+    """Attention modules by layer number; every layer of the config must have exactly one."""
+    found = [
+        (module.layer_idx, module)
+        for module in model.modules()
+        if type(module).__name__.endswith("Attention")
+        and isinstance(getattr(module, "layer_idx", None), int)
+        and hasattr(module, "config")
+    ]
+    for layer, module in found:
+        if not getattr(module, "is_causal", True):
+            raise UnsupportedModel(
+                "the attention is not causal",
+                where=f"layer {layer}",
+                got=type(module).__name__,
+                expected="a decoder without cross-attention that sees the past only",
+            )
+    expected = list(range(model.config.num_hidden_layers))
+    if sorted(layer for layer, _ in found) != expected:
+        raise UnsupportedModel(
+            "the attention modules are not where this family has them",
+            where=type(model).__name__,
+            got=f"{len(found)} attention modules",
+            expected=f"one in each of {len(expected)} layers",
+        )
+    return dict(sorted(found, key=lambda item: item[0]))
+
+
+def check_layers(layers, count):
+    """The layer numbers to record, ascending; None means all ``count`` of them.
+
+    Raises
+    ------
+    BadArgument
+        If nothing or something other than integers is asked for.
+    OutOfRange
+        If a layer does not exist.
+    """
+    return _chosen(layers, count, "layers", "layer")
+
+
+def check_kv_heads(kv_heads, count):
+    """The kv_heads to record, ascending; None means all ``count`` of them.
+
+    Raises
+    ------
+    BadArgument, OutOfRange
+        As :func:`check_layers` does.
+    """
+    return _chosen(kv_heads, count, "kv_heads", "kv_head")
+
+
+def _chosen(numbers, count, plural, singular):
+    if numbers is None:
+        return tuple(range(count))
+    try:
+        wanted = sorted({number.__index__() for number in numbers})
+    except (TypeError, AttributeError):
+        raise BadArgument(
+            f"{plural} must be integers", where=plural, got=numbers, expected="such as [0, 10, 20]"
+        ) from None
+    if not wanted:
+        raise BadArgument(f"no {singular} is asked for", where=plural)
+    for number in wanted:
+        if not 0 <= number < count:
+            raise OutOfRange(
+                f"the model has no such {singular}",
+                where=plural,
+                got=number,
+                expected=f"0 to {count - 1}",
+            )
+    return tuple(wanted)
+
+
+def _refuse_dropout(model):
+    """Under dropout the outputs, and so all deeper queries and keys, are a random draw."""
+    torch = require("torch")
+    for name, module in model.named_modules():
+        if not module.training:
+            continue
+        rates = [getattr(module, attribute, 0.0) for attribute in DROPOUTS]
+        if isinstance(module, torch.nn.Dropout):
+            rates.append(module.p)
+        if any(isinstance(rate, float) and rate > 0 for rate in rates):
+            raise UnsupportedModel(
+                "dropout is active",
+                where=name or type(model).__name__,
+                got="a model in training mode",
+                hint="Call model.eval() before recording",
+            )

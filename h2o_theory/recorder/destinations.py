@@ -1,0 +1,59 @@
+"""Where the traces of a recording go: one folder, or one per sequence of a batch."""
+
+import contextlib
+from functools import partial
+from pathlib import Path
+
+from h2o_theory.trace import TraceWriter
+
+__all__ = ["Destinations", "sequence_folder"]
+
+
+def sequence_folder(out, index):
+    """The folder of one of several sequences: ``out/000000``, ``out/000001``, ..."""
+    return Path(out) / f"{index:06d}"
+
+
+class Destinations:
+    """The :class:`~h2o_theory.trace.TraceWriter` of each sequence of a recording.
+
+    Whether there is more than one becomes known with the first pass. Leaving the context removes
+    what was not committed.
+
+    Parameters
+    ----------
+    out : path
+    overwrite, resume, plan
+        As for ``TraceWriter``.
+
+    Raises
+    ------
+    OutputExists, UnfinishedTrace, BadArgument, DiskFull
+        As ``TraceWriter`` does, on construction.
+    """
+
+    def __init__(self, out, **options):
+        self._out, self._options = Path(out), options
+        self._stack = contextlib.ExitStack()
+        self._writers = [self._stack.enter_context(TraceWriter(self._out, **options))]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return self._stack.__exit__(*exception)
+
+    def open(self, queue, index, count):
+        """Where the segments of sequence ``index`` of ``count`` go: a callable for ``queue``."""
+        if count > 1:
+            if index == 0:
+                self._writers.pop().abort()
+            writer = TraceWriter(sequence_folder(self._out, index), **self._options)
+            self._writers.append(self._stack.enter_context(writer))
+        return partial(queue.add, self._writers[index])
+
+    def commit(self, specs):
+        """Give every trace its name; returns their folders, in order."""
+        return tuple(
+            writer.commit(spec) for writer, spec in zip(self._writers, specs, strict=True)
+        )

@@ -1,0 +1,144 @@
+"""Running a model over a sequence: in one pass, in chunks, and on into generated tokens."""
+
+from dataclasses import asdict, dataclass
+from inspect import signature
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.recorder.dependencies import require
+
+__all__ = ["Generation", "check_chunk", "generate", "prefill"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """How tokens after the prompt are chosen.
+
+    Attributes
+    ----------
+    new_tokens : int
+        How many are generated and recorded, unless the model ends the text before.
+    temperature : float or None
+        None for greedy choice, unless ``top_p`` is given.
+    top_p : float or None
+        Share of the probability to sample from.
+    seed : int
+        Of the sampling.
+    """
+
+    new_tokens: int
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, wrong, expected in (
+            ("new_tokens", self.new_tokens < 1, "at least 1"),
+            ("temperature", self.temperature is not None and not self.temperature > 0, "above 0"),
+            ("top_p", self.top_p is not None and not 0 < self.top_p <= 1, "above 0, at most 1"),
+        ):
+            if wrong:
+                got = getattr(self, name)
+                raise BadArgument(f"{name} is out of range", where=name, got=got, expected=expected)
+
+    @property
+    def sampled(self):
+        """Whether tokens are drawn at random rather than the likeliest taken."""
+        return self.temperature is not None or self.top_p is not None
+
+    def describe(self):
+        """The trace's ``generation`` entry."""
+        if not self.sampled:
+            return {"method": "greedy", "new_tokens": self.new_tokens}
+        chosen = {"temperature": self.temperature or 1.0, "top_p": self.top_p or 1.0}
+        return {"method": "sampled", **asdict(self), **chosen}
+
+
+def check_chunk(chunk):
+    """Refuse a chunk that is not a positive number of tokens; None stays None."""
+    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+        raise BadArgument(
+            "a chunk must be a positive number of tokens", where="chunk", got=chunk, expected=">= 1"
+        )
+    return chunk
+
+
+def prefill(network, ids, chunk=None):
+    """Run the decoder over token ids without the language-model head.
+
+    A recording needs no logits, and T x vocabulary of them (403 MB for SmolLM2 at T = 2048) would
+    outweigh the trace. In one pass no KV cache is kept. In chunks one is, O(T d) per layer, and
+    besides that memory is bounded by the chunk.
+
+    Parameters
+    ----------
+    network : transformers.PreTrainedModel
+    ids : list of int
+    chunk : int, optional
+        Tokens per pass; all at once by default.
+    """
+    torch, transformers = require("torch"), require("transformers")
+    decoder = network.base_model
+    batch = torch.tensor([ids], device=_input_device(network))
+    with torch.no_grad():
+        if chunk is None or chunk >= len(ids):
+            decoder(input_ids=batch, use_cache=False)
+            return
+        cache = transformers.DynamicCache(config=network.config)
+        accepted = signature(decoder.forward).parameters
+        name = "cache" if "cache" in accepted else "past_key_values"
+        for piece in batch.split(chunk, dim=1):
+            decoder(input_ids=piece, **{name: cache}, use_cache=True)
+
+
+def generate(network, ids, generation, chunk=None):
+    """Run a model over a prompt and on into tokens that it chooses itself.
+
+    One token more is chosen than asked for: a token has a row only once it has been fed back.
+
+    Parameters
+    ----------
+    network : transformers.PreTrainedModel
+        With a language-model head.
+    ids : list of int
+        The prompt.
+    generation : Generation
+    chunk : int, optional
+        Tokens of the prompt per pass.
+
+    Notes
+    -----
+    The global random state is as before afterwards. Penalties and filters that the model's own
+    generation settings may hold are off: what is noted in the trace is all that was applied.
+    """
+    torch, transformers = require("torch"), require("transformers")
+    batch = torch.tensor([ids], device=_input_device(network))
+    own = network.generation_config
+    choice = {"do_sample": False}
+    if generation.sampled:
+        choice = {"do_sample": True, "top_k": 0, "temperature": generation.temperature or 1.0}
+        choice["top_p"] = generation.top_p or 1.0
+    settings = transformers.GenerationConfig(
+        max_new_tokens=generation.new_tokens + 1,
+        eos_token_id=own.eos_token_id,
+        pad_token_id=own.pad_token_id if own.pad_token_id is not None else _first(own.eos_token_id),
+        prefill_chunk_size=chunk if chunk is not None and chunk < len(ids) else None,
+        num_beams=1,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        **choice,
+    )
+    devices = [batch.device] if batch.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(generation.seed)
+        mask = torch.ones_like(batch)
+        network.generate(batch, attention_mask=mask, generation_config=settings)
+
+
+def _first(token_ids):
+    return token_ids[0] if isinstance(token_ids, list) and token_ids else token_ids
+
+
+def _input_device(network):
+    """Where the embeddings are; weights that are offloaded have their hooks bring the input."""
+    device = network.get_input_embeddings().weight.device
+    return "cpu" if device.type == "meta" else device

@@ -1,0 +1,114 @@
+"""How unequally an amount is spread over entries: shares of the top, Gini, entropy, support."""
+
+from math import ceil
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument, NotEnoughData
+
+__all__ = ["effective_support", "entropy", "gini", "support_for", "top_count", "top_share"]
+
+
+def top_count(share, entries):
+    """How many entries are the top ``share`` of ``entries``: rounded up, at least one."""
+    return max(1, ceil(round(share * entries, 9)))
+
+
+def top_share(amounts, share):
+    r"""Share of the total held by the largest ``share`` of the entries, last axis.
+
+    .. math:: \frac{\sum_{i \le m} x_{(i)}}{\sum_i x_i}, \qquad m = \lceil \text{share} \cdot n
+              \rceil, \quad x_{(1)} \ge x_{(2)} \ge \dots
+
+    Parameters
+    ----------
+    amounts : array [..., n]
+        Non-negative, each row with a positive sum.
+    share : float
+        In (0, 1].
+
+    Returns
+    -------
+    array [...]
+        Equal amounts give m / n. O(n) a row.
+    """
+    amounts = _usable(amounts)
+    if not 0 < share <= 1:
+        raise BadArgument("not a share", where="share", got=share, expected="above 0, at most 1")
+    n = amounts.shape[-1]
+    m = top_count(share, n)
+    largest = np.partition(amounts, n - m, axis=-1)[..., n - m :]
+    return largest.sum(axis=-1) / amounts.sum(axis=-1)
+
+
+def gini(amounts):
+    r"""Gini coefficient, last axis: 0 for equal amounts, (n - 1) / n if one entry has all.
+
+    .. math:: \frac{2 \sum_i i\, x_{[i]}}{n \sum_i x_i} - \frac{n + 1}{n}, \qquad
+              x_{[1]} \le x_{[2]} \le \dots
+
+    Parameters
+    ----------
+    amounts : array [..., n]
+
+    Returns
+    -------
+    array [...]
+        O(n log n) a row.
+    """
+    ordered = np.sort(_usable(amounts), axis=-1)
+    n = ordered.shape[-1]
+    weighted = ordered @ np.arange(1, n + 1, dtype=float)
+    return 2 * weighted / (n * ordered.sum(axis=-1)) - (n + 1) / n
+
+
+def entropy(amounts):
+    r"""Shannon entropy of the shares in nats, last axis: :math:`-\sum_i p_i \ln p_i`.
+
+    Returns
+    -------
+    array [...]
+        0 if one entry has all, ln n for equal amounts.
+    """
+    amounts = _usable(amounts)
+    p = amounts / amounts.sum(axis=-1, keepdims=True)
+    return -(p * np.log(p, out=np.zeros_like(p), where=p > 0)).sum(axis=-1)
+
+
+def effective_support(amounts):
+    """Exponential of the entropy: the number of equal entries that would be as spread out."""
+    return np.exp(entropy(amounts))
+
+
+def support_for(amounts, mass):
+    """The least number of entries that together hold the share ``mass`` of the total, last axis.
+
+    Parameters
+    ----------
+    amounts : array [..., n]
+    mass : float
+        In (0, 1].
+
+    Returns
+    -------
+    int array [...]
+    """
+    amounts = _usable(amounts)
+    if not 0 < mass <= 1:
+        raise BadArgument("not a share", where="mass", got=mass, expected="above 0, at most 1")
+    largest_first = np.sort(amounts, axis=-1)[..., ::-1]
+    held = np.cumsum(largest_first, axis=-1)
+    # The rounding of the sums must not ask for one more entry.
+    wanted = mass * held[..., -1:] * (1 - 1e-12)
+    return 1 + (held < wanted).sum(axis=-1)
+
+
+def _usable(amounts):
+    amounts = np.asarray(amounts, dtype=np.float64)
+    if amounts.ndim == 0 or amounts.shape[-1] == 0:
+        raise NotEnoughData("there are no amounts", where="amounts", got=amounts.shape)
+    if not np.isfinite(amounts).all() or (amounts < 0).any():
+        raise BadArgument("amounts must be finite and not negative", where="amounts")
+    if (amounts.sum(axis=-1) <= 0).any():
+        raise NotEnoughData("the amounts sum to zero", where="amounts")
+    return amounts

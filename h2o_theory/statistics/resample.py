@@ -1,0 +1,124 @@
+"""Intervals by resampling, for data along a text, whose neighbours are alike."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from h2o_theory.errors import NotEnoughData
+
+__all__ = [
+    "BLOCKS",
+    "LEAST",
+    "Interval",
+    "block_draws",
+    "percentile_interval",
+    "ratio_interval",
+]
+
+BLOCKS = 32
+"""Number of blocks a text is cut into."""
+
+LEAST = 2 * BLOCKS
+"""Fewest positions for which an interval is given."""
+
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """An estimate and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self):
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+def block_draws(length, replicates, seed=0, *, first=0):
+    """Indices of resampled texts, made of blocks of consecutive positions drawn with replacement.
+
+    The positions ``first .. length`` are cut into :data:`BLOCKS` blocks of nearly equal length;
+    each draw takes as many blocks at random. Whole blocks keep the likeness of neighbours that
+    single positions would lose (Künsch 1989).
+
+    Parameters
+    ----------
+    length : int
+    replicates : int
+    seed : int
+    first : int
+        Positions below it take no part.
+
+    Yields
+    ------
+    int array
+        About ``length - first`` indices.
+    """
+    if length - first < LEAST:
+        raise NotEnoughData(
+            "too short for an interval",
+            where="positions",
+            got=length - first,
+            expected=f"at least {LEAST}",
+        )
+    blocks = np.array_split(np.arange(first, length), BLOCKS)
+    rng = np.random.default_rng(seed)
+    for _ in range(replicates):
+        yield np.concatenate([blocks[i] for i in rng.integers(BLOCKS, size=BLOCKS)])
+
+
+def percentile_interval(value, draws):
+    """The estimate with the 2.5 and 97.5 percentiles of its resampled values.
+
+    The ends are widened to include the estimate, which a biased statistic can leave outside.
+    """
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(np.asarray(draws, dtype=float), [tail, 1 - tail])
+    return Interval(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
+    r"""A ratio of sums along a text with a block-bootstrap interval.
+
+    .. math:: \hat r = \frac{\sum_j a_j}{\sum_j b_j}
+
+    Parameters
+    ----------
+    numerator, denominator : array [n]
+        What each position (or row) contributes; the denominators have a positive sum.
+    replicates : int
+    seed : int
+
+    Returns
+    -------
+    Interval
+
+    Raises
+    ------
+    NotEnoughData
+        For fewer than :data:`LEAST` positions, or denominators that sum to zero.
+
+    Notes
+    -----
+    O(n + replicates x BLOCKS): a block contributes its two sums. Draws whose
+    denominators are all zero are left out.
+    """
+    numerator = np.asarray(numerator, dtype=np.float64)
+    denominator = np.asarray(denominator, dtype=np.float64)
+    if len(numerator) < LEAST:
+        raise NotEnoughData(
+            "too short for an interval",
+            where="positions",
+            got=len(numerator),
+            expected=f"at least {LEAST}",
+        )
+    if denominator.sum() <= 0:
+        raise NotEnoughData("the denominators sum to zero", where="denominator")
+    cuts = np.array_split(np.arange(len(numerator)), BLOCKS)
+    above = np.array([numerator[cut].sum() for cut in cuts])
+    below = np.array([denominator[cut].sum() for cut in cuts])
+    chosen = np.random.default_rng(seed).integers(BLOCKS, size=(replicates, BLOCKS))
+    sums = below[chosen].sum(axis=1)
+    drawn = above[chosen].sum(axis=1)[sums > 0] / sums[sums > 0]
+    return percentile_interval(above.sum() / below.sum(), drawn)

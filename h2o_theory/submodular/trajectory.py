@@ -1,0 +1,106 @@
+"""A schedule as a sequence of retained sets, checked to be what an eviction policy may do."""
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument, BadBudget
+from h2o_theory.optimum.arguments import require_budget, require_prefill
+
+__all__ = ["Trajectory", "visible_sets"]
+
+
+def visible_sets(evicted_at, tokens):
+    """bool [T, T]: whether row t sees key j, iff ``j <= t <= evicted_at[j]``.
+
+    Raises
+    ------
+    BadArgument
+        ``evicted_at`` is no step of at least j for each token j.
+    """
+    evicted_at = np.asarray(evicted_at)
+    position = np.arange(tokens)
+    usable = evicted_at.shape == (tokens,) and evicted_at.dtype.kind in "iu"
+    if not usable or (evicted_at < position).any():
+        raise BadArgument(
+            "not a schedule",
+            where="evicted_at",
+            got=f"shape {list(evicted_at.shape)} of {evicted_at.dtype}",
+            expected=f"{tokens} integers, evicted_at[j] at least j",
+        )
+    return (position <= position[:, None]) & (position[:, None] <= evicted_at)
+
+
+class Trajectory:
+    """The retained sets R_t of a schedule, from the last step before its cache is full.
+
+    Parameters
+    ----------
+    evicted_at : array_like [T]
+        Key j is visible to row t iff ``j <= t <= evicted_at[j]``.
+    tokens : int
+        T.
+    budget : int
+        k, 2 .. T: entries a query sees, its own included. The H2O paper's k is ``size``.
+    prefill : int
+        p: rows ``0 .. p-1`` see everything, and one cut follows.
+
+    Attributes
+    ----------
+    size : int
+        ``budget - 1``: most entries retained.
+    first : int
+        The last step with nothing to choose: ``max(budget - 2, prefill - 1)``.
+    steps : range
+        ``first .. T-2``. The last step is left out: what is retained after it serves no row.
+
+    Raises
+    ------
+    BadArgument
+        The schedule exceeds the budget, or gives up two entries in one step.
+    BadBudget
+        The budget is below 2 or above T, or so large that no entry is ever given up.
+    """
+
+    def __init__(self, evicted_at, tokens, budget, prefill=0):
+        self._visible = visible_sets(evicted_at, tokens)
+        self._evicted_at = np.asarray(evicted_at)
+        self.budget = require_budget(budget, tokens, "budget")
+        prefill = require_prefill(prefill, tokens)
+        self.size = self.budget - 1
+        self.first = max(self.budget - 2, prefill - 1, 0)
+        self.steps = range(self.first, tokens - 1)
+        if self.size < 1 or len(self.steps) < 2:
+            raise BadBudget(
+                "there is no step to measure",
+                where="budget",
+                got=f"budget {self.budget}, prefill {prefill}, {tokens} tokens",
+                expected="a budget of at least 2, and two rows beyond it and the prefill",
+            )
+        self._require_feasible()
+
+    def retained(self, step):
+        """R_t, int64 ascending."""
+        return np.flatnonzero(self._visible[step] & (self._evicted_at > step))
+
+    def visible(self, step):
+        """S_t, int64 ascending."""
+        return np.flatnonzero(self._visible[step])
+
+    def _require_feasible(self):
+        seen = self._visible[self.first + 1 :].sum(axis=1)
+        if seen.max() > self.budget:
+            t = self.first + 1 + int(seen.argmax())
+            raise BadArgument(
+                "the schedule exceeds its budget",
+                where=f"evicted_at, row {t}",
+                got=f"{seen.max()} visible entries",
+                expected=f"at most {self.budget}",
+            )
+        later = self._evicted_at[(self._evicted_at > self.first)]
+        leaving = np.bincount(later[later < len(self._evicted_at)])
+        if leaving.size and leaving.max() > 1:
+            raise BadArgument(
+                "the schedule evicts two entries in one step",
+                where=f"evicted_at, step {int(leaving.argmax())}",
+                got=leaving.max(),
+                expected="at most 1",
+            )

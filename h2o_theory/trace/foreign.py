@@ -1,0 +1,185 @@
+"""Attention matrices that someone already has, brought into the form of a trace."""
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument, InvalidAttention
+from h2o_theory.trace.packing import pack_rows
+from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
+from h2o_theory.trace.spec import LayerSpec, TraceSpec
+
+__all__ = ["check_attention", "kv_heads_by_layer", "row_blocks", "rows_spec", "trace_of_rows"]
+
+BLOCK_BYTES = 32 << 20
+"""Rows of a layer looked at together take about this much in float64."""
+
+
+def check_attention(attention):
+    """Refuse attention that is not, per layer, a stack of causal, row-stochastic matrices.
+
+    Parameters
+    ----------
+    attention : array [L, H, T, T] or [L, 1, H, T, T], or a sequence of [H, T, T] or [1, H, T, T]
+        float16, float32 or float64, post-softmax.
+
+    Returns
+    -------
+    list of array [H, T, T], one per layer, in their own dtype
+
+    Raises
+    ------
+    InvalidAttention
+        Names the first offending layer, head and row.
+    """
+    layers = [_one_sequence(array) for array in _layers(attention)]
+    shapes = {(array.shape[1:], array.dtype.name) for array in layers}
+    if len(shapes) != 1 or any(0 in array.shape for array in layers):
+        raise InvalidAttention(
+            "attention has the wrong shape, or layers differ in length or dtype",
+            got=" and ".join(f"{array.shape} {array.dtype}" for array in layers[:2]) or "nothing",
+            expected="[layers, heads, T, T] with T >= 1",
+        )
+    for layer, array in enumerate(layers):
+        for start, rows in row_blocks(array):
+            check_rows(rows, start, layer=layer, dtype=array.dtype.name)
+    return layers
+
+
+def _layers(attention):
+    try:
+        if isinstance(attention, (list, tuple)):
+            return [np.asarray(array) for array in attention]
+        array = np.asarray(attention)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidAttention(
+            "attention cannot be read as numpy arrays",
+            got=error,
+            hint="Convert tensors first: tensor.detach().cpu().float().numpy()",
+        ) from None
+    if array.ndim not in (4, 5):
+        raise InvalidAttention(
+            "attention has the wrong shape", got=array.shape, expected="[layers, heads, T, T]"
+        )
+    return list(array)
+
+
+def _one_sequence(array):
+    """One layer as [H, T, T]."""
+    if array.ndim == 4 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim == 4:
+        raise InvalidAttention(
+            "attention of several sequences; a trace holds one, so the shape does not fit",
+            got=array.shape,
+            expected="[layers, heads, T, T]",
+            hint="Choose one, as in [layer[b] for layer in attention]",
+        )
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        raise InvalidAttention(
+            "attention has the wrong shape", got=array.shape, expected="[layers, heads, T, T]"
+        )
+    if array.dtype.name not in ROW_SUM_TOLERANCE:
+        raise InvalidAttention(
+            "attention has the wrong dtype",
+            got=array.dtype,
+            expected="float16, float32 or float64",
+        )
+    return array
+
+
+def row_blocks(array):
+    """Yield ``(start, rows)``: [H, T, T] in blocks [H, n, T] of bounded size, native byte order."""
+    q_heads, tokens, _ = array.shape
+    count = max(1, BLOCK_BYTES // (8 * q_heads * tokens))
+    for start in range(0, tokens, count):
+        rows = array[:, start : start + count]
+        yield start, np.asarray(rows, dtype=rows.dtype.newbyteorder("="))
+
+
+def trace_of_rows(attention, kv_heads, values, layers, model):
+    """Spec and tensors of a trace in memory; the parameters are those of ``from_attention``.
+
+    Raises
+    ------
+    InvalidAttention, BadArgument
+    """
+    arrays = check_attention(attention)
+    tokens, dtype = arrays[0].shape[1], arrays[0].dtype.name
+    q_heads = [array.shape[0] for array in arrays]
+    counts = kv_heads_by_layer(q_heads, kv_heads)
+    layers = list(range(len(arrays))) if layers is None else [int(layer) for layer in layers]
+    if len(layers) != len(arrays) or len(set(layers)) != len(arrays):
+        raise BadArgument(
+            "one distinct number per layer is needed",
+            where="layers",
+            got=layers,
+            expected=f"{len(arrays)} numbers",
+        )
+    tensors = {}
+    for layer, array in zip(layers, arrays, strict=True):
+        blocks = [pack_rows(rows, start) for start, rows in row_blocks(array)]
+        tensors[f"{layer}.p"] = np.concatenate(blocks, axis=1)
+    value_dim = 0
+    if values is not None:
+        values = np.asarray(values, dtype=dtype)
+        value_dim = values.shape[-1] if values.ndim == 4 else 0
+        expected = {(len(arrays), count, tokens, value_dim) for count in counts}
+        if not value_dim or {values.shape} != expected:
+            raise BadArgument(
+                "values do not fit the attention",
+                where="values",
+                got=values.shape,
+                expected=(len(arrays), counts[0], tokens, "dv"),
+            )
+        tensors |= {f"{layer}.v": part for layer, part in zip(layers, values, strict=True)}
+    spec = rows_spec(tokens, dtype, layers, q_heads, counts, value_dim=value_dim, model=model)
+    return spec, tensors
+
+
+def kv_heads_by_layer(q_heads, kv_heads):
+    """The number of kv_heads of each layer.
+
+    Parameters
+    ----------
+    q_heads : list of int
+        Query heads of each layer.
+    kv_heads : int, list of int or None
+        For all layers, for each, or as many as there are query heads.
+
+    Raises
+    ------
+    BadArgument
+        If the numbers do not fit the layers, or query heads do not divide into kv_heads.
+    """
+    counts = q_heads if kv_heads is None else kv_heads
+    counts = [counts] * len(q_heads) if isinstance(counts, int) else list(counts)
+    if len(counts) != len(q_heads):
+        raise BadArgument(
+            "one number of kv_heads per layer is needed",
+            where="kv_heads",
+            got=f"{len(counts)} numbers",
+            expected=f"1 or {len(q_heads)}",
+        )
+    for heads, count in zip(q_heads, counts, strict=True):
+        if count < 1 or heads % count:
+            raise BadArgument(
+                "query heads do not divide into kv_heads",
+                where="kv_heads",
+                got=f"{heads} query heads, {count} kv_heads",
+            )
+    return counts
+
+
+def rows_spec(tokens, dtype, layers, q_heads, kv_heads, *, value_dim=0, sinks=False, **details):
+    """The spec of a trace of packed rows; ``q_heads`` and ``kv_heads`` have a number per layer."""
+    specs = [
+        LayerSpec(layer, heads, count, 0, value_dim, 1.0, sinks=() if sinks else None)
+        for layer, heads, count in zip(layers, q_heads, kv_heads, strict=True)
+    ]
+    return TraceSpec(
+        tokens=tokens,
+        layers=tuple(specs),
+        content="attention",
+        dtype=dtype,
+        prompt_length=tokens,
+        **details,
+    )

@@ -1,0 +1,107 @@
+"""Files with attention matrices, opened so that one layer at a time is in memory."""
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from h2o_theory.errors import CorruptTrace, InvalidAttention
+from h2o_theory.trace.arrangement import Matrix, arranged
+from h2o_theory.trace.npz import open_npz
+from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors
+
+__all__ = ["open_source"]
+
+PICKLED = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt")
+
+CONVERT = (
+    "Convert it where you trust it, in Python: import torch; from safetensors.torch import "
+    "save_file; attentions = torch.load({name!r}); "
+    "save_file({{f'attentions.{{i}}': a.contiguous() for i, a in enumerate(attentions)}}, "
+    "'attentions.safetensors')"
+)
+
+
+def open_source(path):
+    """Open a file or folder of attention matrices.
+
+    Parameters
+    ----------
+    path : path
+        ``.npy`` or, in ``.npz`` and ``.safetensors``, a single array: [L, H, T, T] or
+        [L, B, H, T, T]. Or one array [B, H, T, T] or [H, T, T] per layer, as
+        ``output_attentions`` gives them: in ``.npz`` or ``.safetensors`` with the layer's number
+        in each name (``attentions.0``, ``layer_0``, ``0``), or in a folder of ``.npy`` files named
+        likewise.
+
+    Returns
+    -------
+    :class:`~h2o_theory.trace.arrangement.Source`
+
+    Raises
+    ------
+    InvalidAttention
+        If there is no such file, it is of another or an unsafe format, cut off, or what it holds
+        cannot be told apart. Nothing is ever unpickled.
+    """
+    path = Path(path)
+    try:
+        return arranged(path, _matrices(path))
+    except CorruptTrace as error:
+        raise _refusal(path, error.got) from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InvalidAttention):
+            raise
+        raise _refusal(path, getattr(error, "strerror", None) or error) from None
+
+
+def _refusal(path, got):
+    return InvalidAttention(
+        "the file cannot be read as attention",
+        where=path,
+        got=got,
+        expected="a whole .npy, .npz or .safetensors file without pickled objects",
+    )
+
+
+def _matrices(path):
+    if path.is_dir():
+        files = sorted(path.glob("*.npy"))
+        if not files:
+            raise InvalidAttention(
+                "the folder holds no attention",
+                where=path,
+                got="no .npy file",
+                expected="one .npy file per layer, such as layer_0.npy",
+            )
+        return [_npy(file) for file in files]
+    if path.suffix in PICKLED:
+        raise InvalidAttention(
+            "a pickle can run any code when it is opened, so it is not opened",
+            where=path,
+            expected=".npy, .npz or .safetensors",
+            hint=CONVERT.format(name=path.name),
+        )
+    if path.suffix == ".npy":
+        return [_npy(path)]
+    if path.suffix == ".npz":
+        return [Matrix(*fields) for fields in open_npz(path)]
+    if path.suffix == ".safetensors":
+        views = map_tensors(path).items()
+        return [_mapped(name, view, DTYPE_NAMES[dtype]) for name, (view, dtype) in views]
+    raise InvalidAttention(
+        "the format is not known",
+        where=path,
+        got=path.suffix or "no ending",
+        expected=".npy, .npz, .safetensors or a folder of .npy files",
+    )
+
+
+def _npy(path):
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return _mapped(path.stem, array, array.dtype.name)
+
+
+def _mapped(name, array, dtype):
+    return Matrix(name, array.shape, dtype, lambda: array, lambda: iter(array))
