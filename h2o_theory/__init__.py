@@ -14,6 +14,7 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BudgetMatrix": "h2o_theory.engine",
     "H2OTheoryError": "h2o_theory.errors",
     "LayerSpec": "h2o_theory.trace",
     "PlainPolicy": "h2o_theory.engine",
@@ -26,11 +27,15 @@ _HOMES = {
     "load_results": "h2o_theory.report",
     "measure_guarantee": "h2o_theory.guarantee",
     "open_trace": "h2o_theory.trace",
+    "read_budget_matrix": "h2o_theory.engine",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",
     "replay_masks": "h2o_theory.masks",
+    "resolved_parts": "h2o_theory.engine",
+    "run_sweep": "h2o_theory.sweep",
     "save_results": "h2o_theory.report",
+    "schedules": "h2o_theory.engine",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",
     "write_report": "h2o_theory.report",

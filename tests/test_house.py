@@ -21,6 +21,8 @@ FLOORS = [
     {"recorder", "guarantee"},
     {"analysis", "live"},
     {"experiments"},
+    {"recorder"},
+    {"analysis", "live", "sweep"},
     {"figures"},
     {"report"},
     {"bench", "data", "traces"},

@@ -18,6 +18,7 @@ from h2o_theory.cli import (
     record,
     replay,
     report,
+    sweep,
     validate,
 )
 from h2o_theory.errors import H2OTheoryError
@@ -31,6 +32,7 @@ _VERBS = (
     validate,
     info,
     replay,
+    sweep,
     optimum,
     guarantee,
     masks,
