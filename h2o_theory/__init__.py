@@ -34,6 +34,7 @@ _HOMES = {
     "replay_masks": "h2o_theory.masks",
     "resolved_parts": "h2o_theory.engine",
     "run_sweep": "h2o_theory.sweep",
+    "replay_transforms": "h2o_theory.transforms",
     "save_results": "h2o_theory.report",
     "schedules": "h2o_theory.engine",
     "summary_table": "h2o_theory.report",

@@ -7,13 +7,14 @@ import pandas as pd
 from h2o_theory.cli.common import print_table
 from h2o_theory.masks import available_masks
 from h2o_theory.policies import available
+from h2o_theory.transforms import available_transforms
 
 __all__ = ["add_parser"]
 
 
 def add_parser(verbs):
     """Add the verb."""
-    parser = verbs.add_parser("ls", help="list policies or masks")
+    parser = verbs.add_parser("ls", help="list policies, masks or transforms")
     parser.add_argument("what", choices=tuple(_LISTS))
     parser.set_defaults(run=run)
 
@@ -43,6 +44,10 @@ def _masks():
     ]
 
 
+def _transforms():
+    return [{"transform": name, **_described(cls)} for name, cls in available_transforms().items()]
+
+
 def _described(cls):
     return {
         "parameters": " ".join(f"{item.name}={item.default}" for item in fields(cls)),
@@ -51,4 +56,4 @@ def _described(cls):
     }
 
 
-_LISTS = {"policies": _policies, "masks": _masks}
+_LISTS = {"policies": _policies, "masks": _masks, "transforms": _transforms}

@@ -19,6 +19,7 @@ from h2o_theory.cli import (
     replay,
     report,
     sweep,
+    transforms,
     validate,
 )
 from h2o_theory.errors import H2OTheoryError
@@ -36,6 +37,7 @@ _VERBS = (
     optimum,
     guarantee,
     masks,
+    transforms,
     live,
     check,
     report,

@@ -56,7 +56,7 @@ from h2o_theory.submodular.row_sums import (
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction, set_function
 from h2o_theory.submodular.simple import removal_greedy, top_k
 from h2o_theory.submodular.streaming import preemptive_swap, sieve_streaming, weighted_swap
-from h2o_theory.submodular.trajectory import Trajectory
+from h2o_theory.submodular.trajectory import Trajectory, steps_with_a_choice
 
 __all__ = [
     "DEFINITIONS",
@@ -116,6 +116,7 @@ __all__ = [
     "sieve_streaming",
     "stochastic_greedy",
     "submodularity_ratio",
+    "steps_with_a_choice",
     "top_k",
     "total_curvature",
     "weighted_coverage",
