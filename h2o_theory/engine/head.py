@@ -8,6 +8,7 @@ import numpy as np
 from h2o_theory.attention import SparsityCount, count_sparse
 from h2o_theory.engine.measure import Measure, count_accesses, topk_mass
 from h2o_theory.engine.run import audit, make_run
+from h2o_theory.engine.slots import slot_columns
 from h2o_theory.engine.stack import StackRun
 from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.optimum import FRACTION_BITS, optimum_curve, to_fixed_point
@@ -109,6 +110,7 @@ def replay_head(trace, head, tasks, shared):
     return [
         _record(task, schedule, measure, head, trace.tokens, bounds, sparsity)
         | {"hit_rate": measure.hits() / accesses, "seconds": spent}
+        | slot_columns(trace, head.layer, head.kv_head, task.policy, schedule, head.prefill)
         for task, schedule, measure, spent in zip(
             tasks, schedules, measures, seconds.tolist(), strict=True
         )
