@@ -1,16 +1,18 @@
 """Properties that hold for every registered policy, whatever its rule."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
 import reference
 
 import h2o_theory as ht
+import h2o_theory.policies
 from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
 from h2o_theory.errors import BadArgument, ContractBroken
-from h2o_theory.policies import Context, Parts, Tensors, available, make_policy
+from h2o_theory.policies import Context, Parts, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
@@ -343,3 +345,44 @@ def test_rotation_is_undone_and_turns_products_by_distance_alone():
     assert (turned[..., 6:] == vectors[..., 6:]).all()
     moved = rotate(vectors, positions + 13, 50.0, 6)
     assert np.allclose(turned[0] @ turned[1].T, moved[0] @ moved[1].T)
+
+
+NEWCOMER = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from numba import njit
+
+from h2o_theory.policies import Policy, register
+
+
+@njit(cache=True, nogil=True)
+def rate_parity(t, b, n, position, score, per_slot, memory, table, settings):
+    for i in range(n):
+        score[i] = position[i] % 2
+
+
+@register
+@dataclass(frozen=True)
+class Odd(Policy):
+    """Evict even positions first."""
+
+    name: ClassVar[str] = "odd"
+    needs: ClassVar[str] = "positions"
+    source: ClassVar[str] = "a test"
+    rate: ClassVar = rate_parity
+'''
+
+
+def test_a_file_put_among_the_policies_is_found_and_checked(tmp_path, monkeypatch):
+    (tmp_path / "odd.py").write_text(NEWCOMER)
+    package = h2o_theory.policies
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    try:
+        assert set(available()) >= {"odd", "h2o"}
+        assert check_policy("odd").frozen_since is None
+        table = ht.replay(small_trace(), "odd,recent", 8)
+        assert (table.approximation_ratio <= 1).all()
+    finally:
+        registry._REGISTRY.pop("odd", None)
+        sys.modules.pop("h2o_theory.policies.odd", None)
