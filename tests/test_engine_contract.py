@@ -56,9 +56,18 @@ def test_contract(name):
     assert report.policy == name and len(report.checks) == 10
 
 
-@pytest.mark.parametrize(
-    "text", ["h2o:rows=raw,recent=0.2", "random:form=fresh,n_sink=0", "tova:shared=kv_head"]
-)
+VARIANTS = """
+h2o:rows=raw,recent=0.2 h2o:score=mean,rows=raw h2o:decay=0.9 h2o:group=max h2o:group=first
+random:form=fresh,n_sink=0 tova:shared=kv_head heavy:rows=raw lrfu:rows=raw,lam=1 vatp:rows=raw
+spatten:rows=raw keyformer:form=code keyformer:noise=0 algorithm1:reading=accumulated
+algorithm2:reading=intent lru:access=top_m,level=3 lfu:access=relative lru_k:access=absolute
+lrfu:access=uniform belady:form=count belady:access=relative belady_mass:w=3
+snapkv:window=3,pool=max coverage:rows=renormalised,window=5 buzz:stride=2 greedy:h=cap
+sink:positions=slot
+""".split()
+
+
+@pytest.mark.parametrize("text", VARIANTS)
 def test_contract_of_variants(text):
     assert check_policy(text).policy == text.partition(":")[0]
 
