@@ -11,7 +11,7 @@ import h2o_theory as ht
 import h2o_theory.policies
 from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
-from h2o_theory.errors import BadArgument, ContractBroken
+from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
 from h2o_theory.policies import Context, Parts, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.key_norm import rate_feature
@@ -395,3 +395,20 @@ def test_a_file_put_among_the_policies_is_found_and_checked(tmp_path, monkeypatc
     finally:
         registry._REGISTRY.pop("odd", None)
         sys.modules.pop("h2o_theory.policies.odd", None)
+
+
+@pytest.mark.parametrize("parts", [(1, 1, 1), (-1, 8, 1), (8, 0, 0), (0, 9, 0)])
+def test_parts_that_do_not_make_up_the_budget_are_refused(parts):
+    class Careless(PlainPolicy):
+        name = "careless"
+
+        def parts(self, budget):
+            return Parts(*parts)
+
+        def rate(self, t, positions):
+            return positions
+
+    with pytest.raises(BadBudget, match="careless.*n_sink"):
+        ht.replay(small_trace(), [Careless()], 8)
+    with pytest.raises(BadBudget, match="careless"):
+        schedule_of(Careless(), np.eye(12)[None], 8)

@@ -12,6 +12,7 @@ from h2o_theory.engine.tensors import check_tensors
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.policies import Policy, parse_budgets, parse_policies
+from h2o_theory.policies.base import resolved_parts
 
 __all__ = ["COLUMNS", "replay"]
 
@@ -132,6 +133,8 @@ def replay(
     if not heads:
         raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
     check_tensors(trace, layers, policies)
+    for task in tasks:
+        resolved_parts(task.policy, task.budget)
     _compile(policies, progress)
 
     threads = workers or os.cpu_count() or 1
