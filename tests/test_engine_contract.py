@@ -27,8 +27,8 @@ def trace_with_keys(layers=2, tokens=40, rope=None):
         tensors[f"{layer}.k"], tensors[f"{layer}.v"] = rng.normal(size=(2, 2, tokens, 6))
         tensors[f"{layer}.lo"], tensors[f"{layer}.hi"] = 0 * hi, hi
     specs = tuple(LayerSpec(layer, 4, 2, 6, 6, 6**-0.5) for layer in range(layers))
-    spec = TraceSpec(tokens, specs, model={"id": "random", "rope": rope or {}})
-    return Trace(spec, MemoryStore(tensors, range(layers), tokens), "random")
+    spec = TraceSpec(tokens, specs, model={"id": "random", "family": "llama", "rope": rope or {}})
+    return Trace(spec, MemoryStore(tensors, list(range(layers)), tokens), "random")
 
 
 DECIDING = sorted(set(available()) - {"full", "optimum"})
