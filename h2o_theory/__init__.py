@@ -30,6 +30,7 @@ _HOMES = {
     "read_budget_matrix": "h2o_theory.engine",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
+    "record_texts": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",
     "replay_masks": "h2o_theory.masks",
     "resolved_parts": "h2o_theory.engine",
