@@ -8,6 +8,13 @@
 - :func:`total_curvature`, :func:`submodularity_ratio` and others say how good greedy must be;
 - :func:`make_reading` reads ``F(Z, t, .)`` off attention rows, :func:`measure_conditions` follows a
   schedule through it, and :func:`repaired_bound` says what that guarantees.
+
+::
+
+    f = row_sums(rows, square_root())          # attention rows [T, T], h(m) = sqrt(m)
+    best = lazy_greedy(f, 51)                  # best.value <= optimum <= best.upper
+    check_answer(f, best).ratio                # proved again from f alone
+    refute(f, "submodular").counterexample     # None
 """
 
 from h2o_theory.submodular.bounds import (
