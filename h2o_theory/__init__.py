@@ -22,6 +22,7 @@ _HOMES = {
     "certified_interval": "h2o_theory.engine",
     "certified_optimum": "h2o_theory.engine",
     "import_attention": "h2o_theory.trace",
+    "analyze": "h2o_theory.analysis",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
     "open_trace": "h2o_theory.trace",
@@ -32,6 +33,7 @@ _HOMES = {
     "save_results": "h2o_theory.report",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",
+    "write_analysis": "h2o_theory.report",
     "write_report": "h2o_theory.report",
 }
 

@@ -5,6 +5,7 @@ import sys
 
 import h2o_theory
 from h2o_theory.cli import (
+    analyze,
     bench,
     demo,
     import_,
@@ -21,7 +22,7 @@ from h2o_theory.errors import H2OTheoryError
 
 __all__ = ["main"]
 
-_VERBS = (demo, record, import_, validate, info, replay, optimum, masks, report, ls, bench)
+_VERBS = (demo, record, import_, validate, info, replay, optimum, masks, report, analyze, ls, bench)
 
 
 def build_parser():
