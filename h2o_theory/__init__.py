@@ -23,6 +23,7 @@ _HOMES = {
     "certified_interval": "h2o_theory.engine",
     "certified_optimum": "h2o_theory.engine",
     "import_attention": "h2o_theory.trace",
+    "analyze": "h2o_theory.analysis",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
     "measure_guarantee": "h2o_theory.guarantee",
@@ -40,6 +41,7 @@ _HOMES = {
     "schedules": "h2o_theory.engine",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",
+    "write_analysis": "h2o_theory.report",
     "write_report": "h2o_theory.report",
 }
 

@@ -5,6 +5,7 @@ import sys
 
 import h2o_theory
 from h2o_theory.cli import (
+    analyze,
     bench,
     check,
     demo,
@@ -39,6 +40,7 @@ _VERBS = (
     guarantee,
     masks,
     transforms,
+    analyze,
     live,
     experiment,
     check,
