@@ -25,6 +25,7 @@ _HOMES = {
     "import_attention": "h2o_theory.trace",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
+    "measure_guarantee": "h2o_theory.guarantee",
     "open_trace": "h2o_theory.trace",
     "read_budget_matrix": "h2o_theory.engine",
     "record": "h2o_theory.recorder",

@@ -93,6 +93,8 @@ class TextError(BadArgument):
 
 class UnknownTransform(BadArgument):
     """There is no transform of that name."""
+
+
 class NotEnoughData(BadArgument):
     """There is too little data for a statistic: too few values, or all the same."""
 

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from h2o_theory.paper_checks.attention_matrices import matrices
 from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding, judge
 from h2o_theory.paper_checks.swaps import forgetful_instance
 
@@ -43,21 +44,6 @@ def _opt(weights, i, k):
                     if len(set(y) - set(x)) <= 1:
                         best = max(best, sum(weights[j] for j in y))
     return best
-
-
-def half_attention(n, parts=2):
-    """Every causal attention matrix with entries in multiples of 1/parts: integer rows [n, n]."""
-    rows = []
-    for i in range(1, n + 1):
-        rows.append(
-            [
-                row + (0,) * (n - i)
-                for row in itertools.product(range(parts + 1), repeat=i)
-                if sum(row) == parts
-            ]
-        )
-    for chosen in itertools.product(*rows):
-        yield np.array(chosen)
 
 
 def swap_history(values, k):
@@ -195,7 +181,7 @@ def _smallest_attention():
     tried = 0
     for n in (3, 4, 5):
         for k in (1, 2):
-            for rows in half_attention(n):
+            for rows in matrices(n, 2):
                 values = rows.cumsum(axis=0)
                 runs = list(swap_history(values, k))
                 tried += len(runs)
@@ -228,7 +214,7 @@ def _repair_fails():
     """A run on which the repaired bound exceeds the value, or None; and the runs looked at."""
     checked = 0
     for n, parts in ((4, 2), (4, 3)):
-        for rows in half_attention(n, parts):
+        for rows in matrices(n, parts):
             for k in (1, 2):
                 for values in (rows.cumsum(axis=0), rows):
                     for caches in itertools.islice(swap_history(values, k), 4):

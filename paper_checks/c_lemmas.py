@@ -75,20 +75,23 @@ def _step(*, rule, condition, constant=SHARE):
                 size = p[at] + q[at] + r[at] + opt_2[at] + opt_3[at]
                 if found is None or size < found[0]:
                     chosen = 1 if q[at] == value[at] else 2
-                    found = size, {
-                        "k": 1,
-                        "i": I,
-                        "theta": theta,
-                        "gamma": gamma,
-                        "f(S_1,1; {1}), value before": int(p[at]),
-                        "f(S_2,2; {1})": int(q[at]),
-                        "f(S_2,2; {2})": int(r[at]),
-                        "opt_2": int(opt_2[at]),
-                        "opt_3": int(opt_3[at]),
-                        "S_3": [chosen],
-                        "value after": int(value[at]),
-                        "bound claimed": float(bound[at]),
-                    }
+                    found = (
+                        size,
+                        {
+                            "k": 1,
+                            "i": I,
+                            "theta": theta,
+                            "gamma": gamma,
+                            "f(S_1,1; {1}), value before": int(p[at]),
+                            "f(S_2,2; {1})": int(q[at]),
+                            "f(S_2,2; {2})": int(r[at]),
+                            "opt_2": int(opt_2[at]),
+                            "opt_3": int(opt_3[at]),
+                            "S_3": [chosen],
+                            "value after": int(value[at]),
+                            "bound claimed": float(bound[at]),
+                        },
+                    )
     return None if found is None else found[1]
 
 
@@ -159,18 +162,21 @@ def _approximate_step(*, two_sided, losses):
             size = (p + q + r + p_near + q_near + r_near + opt)[bad] + 1000 * tie
             at = bad[size.argmin()]
             if found is None or size.min() < found[0]:
-                found = size.min(), {
-                    "k": 1,
-                    "i": I,
-                    "theta": theta,
-                    "gamma": 0.0,
-                    "eps0": eps,
-                    "f, f~ (S_1,1; {1}), value before": [int(p[at]), int(p_near[at])],
-                    "f, f~ (S_2,2; {1})": [int(q[at]), int(q_near[at])],
-                    "f, f~ (S_2,2; {2})": [int(r[at]), int(r_near[at])],
-                    "opt_2 = opt_3": int(opt[at]),
-                    "S_3": [2 if value[at] == r[at] and r_near[at] >= q_near[at] else 1],
-                    "value after": int(value[at]),
-                    "bound claimed": float(bound[at]),
-                }
+                found = (
+                    size.min(),
+                    {
+                        "k": 1,
+                        "i": I,
+                        "theta": theta,
+                        "gamma": 0.0,
+                        "eps0": eps,
+                        "f, f~ (S_1,1; {1}), value before": [int(p[at]), int(p_near[at])],
+                        "f, f~ (S_2,2; {1})": [int(q[at]), int(q_near[at])],
+                        "f, f~ (S_2,2; {2})": [int(r[at]), int(r_near[at])],
+                        "opt_2 = opt_3": int(opt[at]),
+                        "S_3": [2 if value[at] == r[at] and r_near[at] >= q_near[at] else 1],
+                        "value after": int(value[at]),
+                        "bound claimed": float(bound[at]),
+                    },
+                )
     return None if found is None else found[1]

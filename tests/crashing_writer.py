@@ -76,17 +76,25 @@ class Slow:
             self._file.flush()
 
 
-def light(fuse):
-    """Make every operation of the writer on a file count."""
+def light(fuse, put=setattr):
+    """Make opening, writing (in halves) and flushing of the writer's files count."""
 
     def slow_open(*args, **options):
         fuse.tick()
         return Slow(builtins.open(*args, **options), fuse)
 
-    durable.open = ledger.open = slow_open
-    sync = os.fsync
-    os.fsync = lambda handle: (fuse.tick(), sync(handle))
-    watched = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree")
+    def slow_sync(handle, sync=os.fsync):
+        fuse.tick()
+        sync(handle)
+
+    put(durable, "open", slow_open)
+    put(ledger, "open", slow_open)
+    put(os, "fsync", slow_sync)
+
+
+def watch_folders(fuse):
+    """Make changes of folders count, until the process ends."""
+    watched = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
     sys.addaudithook(lambda event, _: fuse.tick() if event in watched else None)
 
 
@@ -101,7 +109,9 @@ def main(folder, mode):
             prepare_unfinished(out)
         child = os.fork()
         if child == 0:
-            light(Fuse(moment))
+            fuse = Fuse(moment)
+            light(fuse)
+            watch_folders(fuse)
             write(out, overwrite=mode == "replace", resume=mode == "resume")
             os._exit(0)
         _, status = os.waitpid(child, 0)

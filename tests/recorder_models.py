@@ -7,10 +7,23 @@ import numpy as np
 import torch
 import transformers
 
-from h2o_theory.recorder.tiny import SHAPES
+from h2o_theory.recorder.tiny import SHAPES, tiny_config, tiny_model
+
+__all__ = [
+    "CACHE",
+    "FAMILIES",
+    "HEADS",
+    "LAYERS",
+    "leftovers",
+    "own_rows",
+    "tiny_config",
+    "tiny_model",
+    "tokens",
+    "traced_rows",
+]
 
 LAYERS, HEADS, VOCABULARY = 3, 4, SHAPES["vocab_size"]
-CORE = ("llama", "opt", "gpt_neox")
+FAMILIES = ("llama", "opt", "gpt_neox")
 """Families that stand for all where the family makes no difference."""
 CACHE = "cache"
 if CACHE not in signature(transformers.LlamaModel.forward).parameters:

@@ -11,7 +11,7 @@ import pytest
 import reference
 
 from h2o_theory.cli import main
-from h2o_theory.trace import Trace
+from h2o_theory.trace import LayerSpec, Trace, TraceSpec, TraceWriter
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,6 +67,18 @@ def test_report_from_saved_results(trace, tmp_path, capsys):
     page = Path(capsys.readouterr().out.strip())
     assert page.is_file() and page.parent == report
     refused(capsys, ["report", str(results), "--out", str(report)], "OutputExists", str(report))
+
+
+@pytest.mark.parametrize("verb", ["info", "validate", "replay"])
+def test_an_unfinished_recording_is_no_trace(tmp_path, capsys, verb):
+    plan = TraceSpec(40, (LayerSpec(0, 1, 1, 2, 0, 1.0),))
+    writer = TraceWriter(tmp_path / "t", plan=plan)
+    part = {"0.q": np.ones((1, 9, 2), "f4"), "0.k": np.ones((1, 9, 2), "f4")}
+    part |= {"0.lo": np.zeros(9, "i4"), "0.hi": np.arange(1, 10, dtype="i4")}
+    writer.add_segment(part, start=0, stop=9, layers=[0])
+    for place in ("t", "t.unfinished"):
+        words = ["1 segment;", "token 9 of 40", "--resume", "--overwrite"]
+        refused(capsys, [verb, str(tmp_path / place)], "UnfinishedTrace", *words)
 
 
 def test_info_and_validate(trace, capsys):

@@ -15,8 +15,8 @@ from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
 from h2o_theory.trace import Trace
-from h2o_theory.trace.spec import LayerSpec, TraceSpec
 from h2o_theory.trace.memory import MemoryStore
+from h2o_theory.trace.spec import LayerSpec, TraceSpec
 
 
 def trace_with_keys(layers=2, tokens=40, rope=None):
@@ -27,8 +27,8 @@ def trace_with_keys(layers=2, tokens=40, rope=None):
         tensors[f"{layer}.k"], tensors[f"{layer}.v"] = rng.normal(size=(2, 2, tokens, 6))
         tensors[f"{layer}.lo"], tensors[f"{layer}.hi"] = 0 * hi, hi
     specs = tuple(LayerSpec(layer, 4, 2, 6, 6, 6**-0.5) for layer in range(layers))
-    spec = TraceSpec(tokens, specs, model={"id": "random", "rope": rope or {}})
-    return Trace(spec, MemoryStore(tensors), "random")
+    spec = TraceSpec(tokens, specs, model={"id": "random", "family": "llama", "rope": rope or {}})
+    return Trace(spec, MemoryStore(tensors, list(range(layers)), tokens), "random")
 
 
 DECIDING = sorted(set(available()) - {"full", "optimum"})

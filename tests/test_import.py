@@ -9,7 +9,7 @@ import reference
 import safetensors.numpy
 
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, InvalidAttention, OutputExists
+from h2o_theory.errors import BadArgument, InvalidAttention, OutputExists, TraceNotFound
 from h2o_theory.report import load_results
 from h2o_theory.trace import Trace, import_attention, open_trace, predict_bytes, validate
 from h2o_theory.trace.segments import segment_bytes
@@ -110,6 +110,8 @@ def test_each_sequence_becomes_a_trace(tmp_path):
         trace = open_trace(path)
         assert np.array_equal(trace.stored_rows(0, 1)[0], array[0, b, 1])
         assert trace.spec.token_ids == tuple(tokens[b]) and trace.spec.text["sequence"] == b
+    with pytest.raises(TraceNotFound, match="2 traces in it.*000000, 000001"):
+        open_trace(tmp_path / "out")
 
 
 def test_grouping_by_layer(tmp_path):

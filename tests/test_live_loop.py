@@ -52,7 +52,9 @@ def referee_for(text, budget, prefill=0):
 def assert_same(result, referee, model, ids):
     expected = losses_token_by_token(model, ids, referee)
     layers, heads, length = result.evicted_at.shape
-    assert (result.evicted_at == referee.schedule(layers, heads, length)).all()
+    schedule = referee.schedule(layers, heads, length)
+    # Nobody notices whether the last query's victim leaves.
+    assert (np.minimum(result.evicted_at, length - 1) == np.minimum(schedule, length - 1)).all()
     assert np.abs(result.losses[1:] - expected).max() < TOLERANCE
 
 

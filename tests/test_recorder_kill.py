@@ -1,5 +1,6 @@
 """Killed at any moment: a valid trace, or a folder that is plainly none and can be resumed."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import crashing_writer
 import pytest
 
-from h2o_theory.errors import OutputExists, TraceNotFound, UnfinishedTrace
+from h2o_theory.errors import DiskFull, OutputExists, TraceNotFound, UnfinishedTrace
 from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, open_trace, validate
 
 MODES = ("fresh", "replace", "resume")
@@ -101,6 +102,37 @@ def test_a_rerun_is_refused_and_a_resumed_one_completes_the_trace(wreckage, whol
             assert [path.name for path in folder.iterdir()] == ["t"]
         assert contents(folder / "t") == contents(whole[0])
     assert kept == sorted(kept) and set(kept) == ({1, 2, 3} if mode == "resume" else {0, 1, 2, 3})
+
+
+class Full(crashing_writer.Fuse):
+    """A disk that is full from the n-th operation on."""
+
+    def tick(self, *_):
+        if self.left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.left -= 1
+
+
+def test_a_disk_that_fills_up_leaves_a_plainly_unfinished_folder(tmp_path, whole, monkeypatch):
+    kept, moment, full = [], 0, True
+    while full:
+        out, fuse = tmp_path / str(moment) / "t", Full(moment)
+        with monkeypatch.context() as patch:
+            crashing_writer.light(fuse, lambda *place: patch.setattr(*place, raising=False))
+            try:
+                crashing_writer.write(out)
+                full = False
+            except DiskFull as error:
+                assert "No space left" in str(error)
+        if full and out.parent.exists():
+            assert [path.name for path in out.parent.iterdir()] == ["t.unfinished"]
+            with pytest.raises(UnfinishedTrace, match="--resume"):
+                open_trace(out)
+        if full:
+            kept.append(crashing_writer.write(out, resume=True))
+        assert contents(out) == contents(whole[0])
+        moment += 1
+    assert kept == sorted(kept) and set(kept) == {0, 1, 2, 3} and moment > 30
 
 
 def test_a_second_process_is_kept_out(tmp_path):

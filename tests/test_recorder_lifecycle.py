@@ -12,7 +12,7 @@ import torch
 import transformers
 from recorder_models import (
     CACHE,
-    CORE,
+    FAMILIES,
     LAYERS,
     leftovers,
     own_rows,
@@ -34,7 +34,7 @@ from h2o_theory.trace import durable, open_trace
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_logits_are_bit_identical(tmp_path, family, attention, dtype):
     model, ids = tiny_model(family, attention=attention, dtype=dtype), tokens(40)
     with torch.no_grad():
@@ -46,7 +46,7 @@ def test_logits_are_bit_identical(tmp_path, family, attention, dtype):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_implementation_is_restored(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(10)
     with record(model, tmp_path / "t"):
@@ -244,8 +244,15 @@ def test_a_copy_made_while_recording_says_what_is_wrong(tmp_path):
 def test_progress_is_told_by_layer_chunk_and_step(tmp_path):
     seen, model = [], tiny_model("opt")
     cache = transformers.DynamicCache(config=model.config)
-    with torch.no_grad(), record(
-        model, tmp_path / "t", layers=[0, 2], tokens=18, progress=lambda *step: seen.append(step)
+    with (
+        torch.no_grad(),
+        record(
+            model,
+            tmp_path / "t",
+            layers=[0, 2],
+            tokens=18,
+            progress=lambda *step: seen.append(step),
+        ),
     ):
         for piece in tokens(18).split([10, 6, 1, 1], dim=1):
             model(piece, **{CACHE: cache}, use_cache=True)

@@ -6,7 +6,7 @@ import torch
 import transformers
 from recorder_models import (
     CACHE,
-    CORE,
+    FAMILIES,
     HEADS,
     LAYERS,
     own_rows,
@@ -29,7 +29,7 @@ def recorded(model, ids, out, **options):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_rows_equal_the_models_own(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(50)
     trace, expected = recorded(model, ids, tmp_path / "t"), own_rows(model, ids)
@@ -45,7 +45,7 @@ def test_rows_equal_the_models_own(tmp_path, family, attention):
 
 
 @pytest.mark.parametrize("dtype", HALF_TOLERANCE)
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_half_precision_rows(tmp_path, family, dtype):
     model, ids = tiny_model(family, attention="eager", dtype=dtype), tokens(40)
     trace, expected = recorded(model, ids, tmp_path / "t"), own_rows(model, ids)
@@ -55,7 +55,7 @@ def test_half_precision_rows(tmp_path, family, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_keys_and_values_are_those_of_the_kv_cache_bit_for_bit(tmp_path, family, dtype):
     model, ids = tiny_model(family, dtype=dtype), tokens(30)
     trace = recorded(model, ids, tmp_path / "t")
@@ -83,7 +83,7 @@ def test_values_times_rows_give_the_attention_output(tmp_path):
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_chunked_prefill_gives_the_same_rows(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(45)
     cache = transformers.DynamicCache(config=model.config)
@@ -98,7 +98,7 @@ def test_chunked_prefill_gives_the_same_rows(tmp_path, family, attention):
 
 
 @pytest.mark.parametrize("cache", [None, "static"])
-@pytest.mark.parametrize("family", CORE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_generation_records_prompt_and_generated_tokens(tmp_path, family, cache):
     model, ids = tiny_model(family), tokens(12)
     options = {"max_new_tokens": 24, "min_new_tokens": 24, "do_sample": False}

@@ -259,7 +259,7 @@ def test_rows_of_a_half_precision_model_are_stored_in_float32(tmp_path):
         model(ids)
     trace = open_trace(tmp_path / "t")
     assert trace.spec.dtype == "float32" and trace.spec.model["dtype"] == "bfloat16"
-    assert validate(trace).worst_row_sum_error < 1e-9
+    assert validate(trace).worst_row_sum_error < 1e-6
 
 
 def write(path, text):

@@ -28,7 +28,8 @@ def _policies():
         {
             "policy": name,
             "kind": cls.kind,
-            "needs": cls.needs if cls.kind == "online" else "the future",
+            "needs": "the future" if cls.kind == "clairvoyant" else ", ".join(cls.needs.split()),
+            "set per": cls().scope,
             **_described(cls),
         }
         for name, cls in available().items()

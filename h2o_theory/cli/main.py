@@ -6,9 +6,12 @@ import sys
 import h2o_theory
 from h2o_theory.cli import (
     bench,
+    check,
     demo,
+    guarantee,
     import_,
     info,
+    live,
     ls,
     masks,
     optimum,
@@ -31,7 +34,10 @@ _VERBS = (
     replay,
     sweep,
     optimum,
+    guarantee,
     masks,
+    live,
+    check,
     report,
     ls,
     bench,
@@ -44,7 +50,8 @@ def build_parser():
         prog="h2o-theory",
         description="Record real attention, replay KV-cache eviction policies on it, and compare "
         "each with the exact offline optimum.",
-        epilog="Exit codes: 0 done, 1 some cells failed, 2 bad usage or input, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 some cells failed, 2 bad usage or input, 3 a verdict differs "
+        "from the register, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=h2o_theory.__version__)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

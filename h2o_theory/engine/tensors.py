@@ -6,7 +6,13 @@ from h2o_theory.attention import rotate
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import TENSORS, Tensors
 
-__all__ = ["check_tensors", "head_tensors", "rotary_of"]
+__all__ = ["HALVES", "check_tensors", "head_tensors", "rotary_of"]
+
+HALVES = frozenset(
+    "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gpt_neox phi phi3 stablelm "
+    "starcoder2 olmo olmo2 granite".split()
+)
+"""Families that pair coordinate f with f + w/2, in every layer alike."""
 
 
 def check_tensors(trace, layers, policies):
@@ -56,19 +62,20 @@ def rotary_of(trace, layer):
     Raises
     ------
     BadArgument
-        If the embedding is of a kind whose angles are not a multiple of the position.
+        If the embedding is laid out otherwise or its angles are not theta's powers.
     """
     stated = trace.spec.model.get("rope") or {}
     if not stated:
         return None
     theta = stated.get("rope_theta", stated.get("rotary_emb_base"))
     kind = stated.get("rope_type", "default")
-    if kind != "default" or stated.get("rope_scaling") or not isinstance(theta, int | float):
+    known = trace.spec.model.get("family") in HALVES and isinstance(theta, int | float)
+    if not known or kind != "default" or stated.get("rope_scaling"):
         raise BadArgument(
             "this rotary embedding cannot be taken out of the queries",
             where=trace.name,
-            got=stated,
-            expected="rope_type default with a rope_theta",
+            got=f"family {trace.spec.model.get('family')}, {stated}",
+            expected=f"rope_type default with a rope_theta in one of {', '.join(sorted(HALVES))}",
         )
     share = stated.get("partial_rotary_factor", stated.get("rotary_pct", 1.0))
     return float(theta), int(trace.layer(layer).head_dim * share)

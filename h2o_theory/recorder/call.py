@@ -10,7 +10,8 @@ DROPPED = {
     "sdpa": {
         "softcap": "the softcap on the logits",
         "s_aux": "the attention sinks",
-    }
+    },
+    "flash_attention_2": {"s_aux": "the attention sinks"},
 }
 """Options that an inner attention ignores, and what would be lost."""
 

@@ -41,6 +41,7 @@ from h2o_theory.submodular.refute_dynamic import refute_dynamic
 from h2o_theory.submodular.repaired import (
     GuaranteeBounds,
     Premises,
+    direct_bound,
     guarantee_bounds,
     paper_premises,
     repaired_bound,
@@ -78,6 +79,7 @@ __all__ = [
     "check_answer",
     "concave_of_modular",
     "coverage",
+    "direct_bound",
     "curvature_factor",
     "dynamic_function",
     "exhaustive_maximum",

@@ -28,15 +28,17 @@ def write_durably(path, data):
 
 
 def sync_folder(folder):
-    """Make a rename in ``folder`` survive a power cut, where the system can."""
-    try:
+    """Make a rename in ``folder`` survive a power cut, where the system can.
+
+    Not every file system can, and Windows cannot. A name lost in a power cut is no silent loss:
+    the manifest lists the file, so it is missed.
+    """
+    with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows cannot open a folder, and needs no such call
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextlib.contextmanager

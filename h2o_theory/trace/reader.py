@@ -253,7 +253,7 @@ class Trace:
                 for kind in sorted(self._store.names(layer)):
                     name = f"{layer}.{kind}"
                     tensors[name] = self.tensor(layer, kind)
-                    if self.spec.dtype == "bfloat16" and kind in "qkv":
+                    if self.spec.dtype == "bfloat16" and kind in "qkvp":
                         tensors[name] = (tensors[name].view(np.uint32) >> 16).astype(np.uint16)
                         dtypes[name] = "bfloat16"
                 writer.add_segment(

@@ -55,11 +55,14 @@ class SegmentStore:
     def _read_manifest(self):
         path = self.path / MANIFEST
         if not path.is_file():
+            inside = sorted(child.parent.name for child in self.path.glob(f"*/{MANIFEST}"))
             raise TraceNotFound(
                 "this folder is not a trace",
                 where=self.path,
-                got="no manifest.jsonl",
-                hint="Name the folder that h2o-theory record wrote",
+                got=f"{len(inside)} traces in it" if inside else "no manifest.jsonl",
+                hint=f"Name one of them: {', '.join(inside[:4])}"
+                if inside
+                else "Name the folder that h2o-theory record wrote",
             )
         try:
             return parse_manifest(path.read_bytes())

@@ -38,7 +38,7 @@ def refusal(folder):
     return UnfinishedTrace(
         "this recording was not finished",
         where=folder,
-        got=f"{len(entries)} segments; every layer up to token {reached}"
+        got=f"{len(entries)} segment{'s' * (len(entries) != 1)}; every layer up to token {reached}"
         + (f" of {plan['tokens']}" if plan["tokens"] else ""),
         hint="Record again with --resume (resume=True) to keep what is there, or with --overwrite "
         "(overwrite=True) to start over",

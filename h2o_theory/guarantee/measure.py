@@ -1,0 +1,148 @@
+"""Measure the guarantee of a policy on recorded rows."""
+
+import numpy as np
+import pandas as pd
+
+from h2o_theory.errors import BadArgument, OutOfRange
+from h2o_theory.guarantee.schedules import Schedules
+from h2o_theory.guarantee.tables import Guarantee, head_summary, step_table
+from h2o_theory.submodular import READINGS, make_reading, measure_conditions
+
+__all__ = ["measure_guarantee"]
+
+_TWINS = {"row": "row_cached", "accumulated": "accumulated_cached"}
+
+
+def measure_guarantee(
+    trace,
+    policy="h2o",
+    budget="10%",
+    function="accumulated",
+    *,
+    shape=None,
+    approximate="cached",
+    prefill=0,
+    layers=None,
+    kv_heads=None,
+    seed=0,
+    progress=None,
+):
+    r"""What the H2O paper's guarantee says of a policy on recorded rows, and what follows instead.
+
+    At each step after the cache is full: the value of the policy's set, the best value of the step
+    (opt of Definition D.27), the smallest theta, gamma (as defined and as used) and eps0 that
+    hold, the loss of the swap, the bounds that follow, and whether the paper's premises
+    (theta = gamma = alpha / (10 n), swaps by rule D.22) hold and its conclusion says anything.
+
+    Parameters
+    ----------
+    trace : Trace
+    policy : str or policy
+        One eviction policy, as for :func:`h2o_theory.replay`.
+    budget : str or int
+        One budget k of at least 2, the query's own entry included; the paper's k is k - 1.
+    function : str or callable
+        f: one of ``row, row_cached, accumulated, accumulated_cached, row_sums`` (see
+        :mod:`h2o_theory.submodular.readings`), or ``function(rows, evicted_at)``, rows
+        [G, T, T], returning a :class:`h2o_theory.submodular.DynamicFunction`.
+    shape : Shape, optional
+        h of a reading by name; linear by default. ``row_sums`` is worth its time with a concave
+        one only.
+    approximate : str, callable or None
+        f~, what the policy sees: ``"cached"`` (default) is the reading of the same name with
+        suffix ``_cached`` for ``row`` and ``accumulated``, and f itself for the others; None is
+        f itself; else as ``function``.
+    prefill : int
+        Prompt rows before the first eviction.
+    layers, kv_heads : list of int, optional
+        All by default.
+    seed : int
+        For random policies.
+    progress : callable (done, total, label), optional
+        Called after each head.
+
+    Returns
+    -------
+    Guarantee
+
+    Raises
+    ------
+    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+        Before any head is measured, except for what a callable does.
+
+    Notes
+    -----
+    ``row_cached`` and ``accumulated_cached`` renormalise each query head's row over what the cache
+    holds and take the mean of the group. Less than half a second a head at T = 512, two for
+    ``row_sums`` (greedy at each step); O(T^2) and 8 (2 G + 3) T^2 bytes a head.
+    """
+    _require_function(function, "function", READINGS)
+    if approximate is not None:
+        _require_function(approximate, "approximate", ("cached", *READINGS))
+    layers = trace.layers if layers is None else tuple(layers)
+    heads = [
+        (layer, kv_head)
+        for layer in layers
+        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
+    ]
+    if not heads:
+        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
+    for layer, kv_head in heads:
+        trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before anything is measured
+    if not 0 <= prefill < trace.tokens:
+        raise OutOfRange(
+            "prefill leaves no row to score",
+            where="prefill",
+            got=prefill,
+            expected=f"0 to {trace.tokens - 1}",
+        )
+    schedules = Schedules(trace, policy, budget, layers, prefill, seed)
+    steps, summaries, names = [], [], ("", "")
+    for done, (layer, kv_head) in enumerate(heads, start=1):
+        rows = np.concatenate([block for _, block in trace.blocks(layer, kv_head)], axis=1)
+        evicted_at = schedules.of(layer, kv_head, rows)
+        exact, seen = _functions(function, approximate, shape, rows, evicted_at)
+        conditions = measure_conditions(
+            exact, evicted_at, schedules.budget, approximate=seen, prefill=prefill
+        )
+        steps.append(step_table(layer, kv_head, conditions))
+        summaries.append(head_summary(layer, kv_head, conditions, steps[-1]))
+        names = conditions.exact, conditions.approximate
+        if progress:
+            progress(done, len(heads), "guarantee")
+    return Guarantee(
+        steps=pd.concat(steps, ignore_index=True),
+        heads=pd.DataFrame(summaries),
+        policy=schedules.policy.name,
+        parameters=schedules.policy.describe(schedules.budget),
+        budget=schedules.budget_text,
+        budget_tokens=schedules.budget,
+        prefill=prefill,
+        tokens=trace.tokens,
+        exact=names[0],
+        approximate=names[1],
+        trace=trace.name,
+        trace_id=trace.trace_id,
+        model=str(trace.spec.model.get("id", "unknown")),
+    )
+
+
+def _require_function(function, name, names):
+    if not callable(function) and function not in names:
+        raise BadArgument(
+            "no such reading of f", where=name, got=repr(function), expected=", ".join(names)
+        )
+
+
+def _functions(function, approximate, shape, rows, evicted_at):
+    """f, and f~ or None where it is f."""
+
+    def made(wanted):
+        if callable(wanted):
+            return wanted(rows, evicted_at)
+        return make_reading(wanted, rows, shape=shape, evicted_at=evicted_at)
+
+    if approximate == "cached":
+        approximate = None if callable(function) else _TWINS.get(function)
+    same = approximate is None or approximate == function
+    return made(function), None if same else made(approximate)
