@@ -11,6 +11,7 @@ from test_engine_contract import small_trace
 
 import h2o_theory as ht
 from h2o_theory.cli import main
+from h2o_theory.engine.allocate import AdaKV, PyramidKV
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 from h2o_theory.trace import Trace
 
@@ -81,6 +82,16 @@ def test_the_best_split_is_a_matrix():
     table = ht.replay(trace, "optimum", split.budgets[None])
     assert table.budget_tokens.sum() == 20
     assert np.allclose(table.retained_mass * table.n_rows, split.values * 2.0**-36)
+
+
+def test_budget_rules_by_name():
+    trace = small_trace(tokens=40)
+    for name, rule in (("pyramid:20%", PyramidKV("20%")), ("ada:8", AdaKV("8"))):
+        named = ht.replay(trace, "h2o", name, prefill=20)
+        assert named.budget_tokens.sum() == 8 * 4 and named.budget.unique() == [rule.__name__]
+        assert by_head(named) == by_head(ht.replay(trace, "h2o", rule, prefill=20))
+    with pytest.raises(BadBudget, match="10%%"):
+        ht.replay(trace, "h2o", "pyramid:10%%")
 
 
 def test_matrix_files(tmp_path, capsys):

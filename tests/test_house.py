@@ -19,6 +19,7 @@ FLOORS = [
     {"testing", "masks"},
     {"trace"},
     {"recorder", "guarantee", "transforms"},
+    {"recorder", "guarantee"},
     {"analysis", "live", "sweep"},
     {"experiments"},
     {"figures"},

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from h2o_theory.engine.allocate import AdaKV, PyramidKV
 from h2o_theory.errors import BadBudget
 from h2o_theory.policies import parse_budgets
 
 __all__ = ["BudgetMatrix", "read_budget_matrix", "resolve_budgets"]
+
+_RULES = {"pyramid": PyramidKV, "ada": AdaKV}
+"""Budget rules by name, as in ``pyramid:20%``."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +136,9 @@ def resolve_budgets(trace, budgets, heads, prefill):
     ----------
     trace : Trace
     budgets : budget, dict, array [layers, kv_heads], BudgetMatrix, callable, or a list of these
-        A dict is the ``entries`` of a matrix; a callable is a rule ``rule(trace, prefill)`` that
-        returns either.
+        Text is ``"64"``, ``"10%"``, or the name of a rule with its average budget,
+        ``"pyramid:10%"`` or ``"ada:10%"``. A dict is the ``entries`` of a matrix; a callable is a
+        rule ``rule(trace, prefill)`` that returns either.
     heads : list of (layer, kv_head)
     prefill : int
 
@@ -175,6 +180,9 @@ def _as_list(budgets):
 
 def _as_matrix(budget, trace, prefill):
     """The matrix that ``budget`` is or makes; None if it is one number for all heads."""
+    if isinstance(budget, str) and budget.partition(":")[0] in _RULES:
+        name, _, average = budget.partition(":")
+        budget = _RULES[name](average)
     if isinstance(budget, BudgetMatrix):
         return budget
     if isinstance(budget, dict):

@@ -66,18 +66,17 @@ def replay_head(trace, layer, kv_head, tasks, shared, *, optimum=True):
     if trace.has_values(layer):
         values = trace.values(layer, kv_head).astype(np.float64, order="C")
     seconds, sparsity = np.zeros(len(tasks)), SparsityCount()
-    for start, rows, mean in blocks:
-        stop = start + rows.shape[1]
-        sparsity += count_sparse(rows, start)
-        outputs = rows[:, :, :stop] @ values[:stop]
+    for block in blocks:
+        sparsity += count_sparse(block.rows, block.start)
+        outputs = block.rows[:, :, : block.stop] @ values[: block.stop]
         for total in totals.values():
-            total.add(mean, start)
+            total.add(block)
         for run, members in runs:
             began = time.perf_counter()
-            run.advance(rows, start)
+            run.advance(block.rows, block.start, block.sink_share)
             seconds[members] += (time.perf_counter() - began) / len(members)
         for measure in measures:
-            measure.add(rows, mean, start, values, outputs)
+            measure.add(block, values, outputs)
     return [
         record(task, context, schedule, measure, totals[task.prefill], optima, sparsity)
         | {"seconds": spent}
@@ -99,9 +98,9 @@ def head_schedules(trace, layer, kv_head, tasks, shared):
     tensors = head_tensors(trace, layer, kv_head, [task.policy for task in tasks])
     contexts = [task.context(tokens, layer, kv_head, tensors) for task in tasks]
     runs, schedules = _plan(tasks, contexts, square, optima, shared)
-    for start, rows, _ in blocks if runs else ():
+    for block in blocks if runs else ():
         for run, _ in runs:
-            run.advance(rows, start)
+            run.advance(block.rows, block.start, block.sink_share)
     return schedules
 
 

@@ -60,7 +60,7 @@ def _measure_block(rows, mean, start, skip, members, leaves, mass, retained, wei
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def _output_errors(kept, outputs, mass, skip):
-    """Relative distances of renormalised ``kept`` [G, B, dv] to the full outputs, summed.
+    """Relative distances of ``kept`` / ``mass`` [G, B, dv] to the full outputs, summed.
 
     Returns the sum and the number of rows whose full output is not zero.
     """
@@ -97,12 +97,15 @@ class Measure:
         self._divergence_sum, self._divergence_count = 0.0, 0
         self._hits = 0
 
-    def add(self, rows, mean, start, values, outputs):
-        """Measure a block ``rows`` [G, B, T] that begins at row ``start``.
+    def add(self, block, values, outputs):
+        """Measure a :class:`h2o_theory.engine.rows.Block`.
 
-        ``mean`` [B, T] is its group mean; ``values`` [T, dv] and the full ``outputs`` [G, B, dv]
-        have dv = 0 when the trace holds no values.
+        ``values`` [T, dv] and the full ``outputs`` [G, B, dv] have dv = 0 when the trace holds no
+        values. A sink without a key stays in the denominator of a restricted row.
         """
+        self._add(*block, values, outputs)
+
+    def _add(self, start, rows, mean, sink_share, values, outputs):
         group, block = rows.shape[:2]
         members = np.concatenate([self._held, np.arange(start, start + block)])
         leaves = self._schedule[members]
@@ -118,11 +121,11 @@ class Measure:
             self._retained.append(mass[:, skip:].mean(axis=0))
             if has_values:
                 kept = (weights.reshape(group * block, -1) @ values[members]).reshape(outputs.shape)
-                error, count = _output_errors(kept, outputs, mass, skip)
+                error, count = _output_errors(kept, outputs, mass + sink_share, skip)
                 self._error_sum += error
                 self._error_count += count
             with np.errstate(divide="ignore"):
-                self._divergence_sum -= float(np.log(mass[:, skip:]).sum())
+                self._divergence_sum -= float(np.log((mass + sink_share)[:, skip:]).sum())
             self._divergence_count += group * (block - skip)
         self._held = members[leaves >= start + block]
 
@@ -139,7 +142,10 @@ class Measure:
         return self._error_sum / self._error_count if self._error_count else float("nan")
 
     def divergence(self):
-        """Mean KL(renormalised A || A) = -log(retained mass), nats, over rows and query heads."""
+        """Mean KL(renormalised A || A) = -log(retained mass), nats, over rows and query heads.
+
+        With a sink that belongs to no key, its share counts as retained.
+        """
         return max(self._divergence_sum, 0.0) / self._divergence_count
 
     def hits(self):
@@ -157,8 +163,9 @@ class HeadTotals:
         self._prefill = prefill
         self._ranked, self.accesses = np.zeros(tokens, dtype=np.int64), 0
 
-    def add(self, mean, start):
-        """Count a block ``mean`` [B, T] that begins at row ``start``."""
+    def add(self, block):
+        """Count a :class:`h2o_theory.engine.rows.Block`."""
+        start, mean = block.start, block.mean
         skip = min(max(self._prefill - start, 0), len(mean))
         if skip == len(mean):
             return

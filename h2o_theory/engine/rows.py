@@ -1,8 +1,10 @@
 """The rows of one kv_head, made block by block and shared by everything that replays on it."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-__all__ = ["HeadRows", "rows_per_block"]
+__all__ = ["Block", "HeadRows", "rows_per_block", "sink_share"]
 
 _BLOCK_BYTES = 2**20
 """Rows of a block up to this size stay in the processor's cache while all policies read them."""
@@ -11,13 +13,45 @@ _KEPT_BYTES = 64 * 2**20
 """Rows of a head up to this size are kept between two passes instead of made again."""
 
 
+class Block(NamedTuple):
+    """Some rows of a kv_head.
+
+    Attributes
+    ----------
+    start : int
+        The first row.
+    rows : array [G, B, T]
+    mean : array [B, T]
+        Over the group.
+    sink_share : array [G, B]
+        What a sink without a key takes of each row; exactly 0 in a layer without sinks.
+    """
+
+    start: int
+    rows: np.ndarray
+    mean: np.ndarray
+    sink_share: np.ndarray
+
+    @property
+    def stop(self):
+        """The row after the last."""
+        return self.start + self.rows.shape[1]
+
+
+def sink_share(trace, layer, rows):
+    """What sinks without a key take of ``rows`` [G, B, T] of a layer: one less their sums."""
+    if trace.layer(layer).sinks is None:
+        return np.zeros(rows.shape[:2])
+    return 1.0 - rows.sum(axis=-1)
+
+
 def rows_per_block(group, tokens):
     """How many rows [group, B, tokens] make a block: about 1 MiB, from 32 to 256 of them."""
     return min(max(_BLOCK_BYTES // (8 * group * tokens), 32), 256)
 
 
 class HeadRows:
-    """Iterates over ``(start, rows [G, B, T], mean [B, T])``; O(B x T) memory.
+    """Iterates over the :class:`Block` s of a head; O(G x B x T) memory.
 
     :meth:`square` makes the whole [T, T] matrix of group means, for what needs the future; after
     it a second pass reads the means from there, and the rows too if the head is small.
@@ -43,9 +77,10 @@ class HeadRows:
     def __iter__(self):
         for start, rows in self._blocks() if self._kept is None else self._kept:
             if self._mean is None:
-                yield start, rows, rows.mean(axis=0)
+                mean = rows.mean(axis=0)
             else:
-                yield start, rows, self._mean[start : start + rows.shape[1]]
+                mean = self._mean[start : start + rows.shape[1]]
+            yield Block(start, rows, mean, sink_share(self._trace, self._place[0], rows))
 
     def _blocks(self):
         return self._trace.blocks(*self._place, rows_per_block(self.group, self.tokens))

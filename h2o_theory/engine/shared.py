@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from h2o_theory.engine.rows import sink_share
 from h2o_theory.engine.run import make_run
 from h2o_theory.engine.threads import in_threads
 
@@ -44,17 +45,21 @@ def _schedules(trace, layers, tasks):
 
     def blocks():
         for parts in zip(*(trace.blocks(*head, block_rows) for head in heads), strict=True):
-            yield parts[0][0], np.concatenate([rows for _, rows in parts])
+            rows = [rows for _, rows in parts]
+            shares = [
+                sink_share(trace, layer, own) for (layer, _), own in zip(heads, rows, strict=True)
+            ]
+            yield parts[0][0], np.concatenate(rows), np.concatenate(shares)
 
     mean_rows = None
     if any(task.policy.kind == "clairvoyant" for task in tasks):
-        mean_rows = np.concatenate([rows.mean(axis=0) for _, rows in blocks()])
+        mean_rows = np.concatenate([rows.mean(axis=0) for _, rows, _ in blocks()])
     contexts = [task.context(trace.tokens, layers[0], 0) for task in tasks]
     runs = [
         make_run(task.policy, context, mean_rows)
         for task, context in zip(tasks, contexts, strict=True)
     ]
-    for start, rows in blocks():
+    for start, rows, shares in blocks():
         for run in runs:
-            run.advance(rows, start)
+            run.advance(rows, start, shares)
     return [run.evicted_at for run in runs]
