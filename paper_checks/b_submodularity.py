@@ -180,14 +180,17 @@ def _greedy_fails(functions, slack_of, loss_of, ks):
             for row in np.flatnonzero(short > 1e-9):
                 size = np.abs(functions[row].astype(int)).sum()
                 if found is None or size < found[0]:
-                    found = size, {
-                        "k": k,
-                        "eps": eps,
-                        "f": shown(functions[row]),
-                        "picks": [int(j) + 1 for j in orders[row]],
-                        "f(S_k)": float(worst[row]),
-                        "best of k elements": float(best[row]),
-                    }
+                    found = (
+                        size,
+                        {
+                            "k": k,
+                            "eps": eps,
+                            "f": shown(functions[row]),
+                            "picks": [int(j) + 1 for j in orders[row]],
+                            "f(S_k)": float(worst[row]),
+                            "best of k elements": float(best[row]),
+                        },
+                    )
     return None if found is None else found[1]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
 
-__all__ = ["lemma_d29", "lemma_d30"]
+__all__ = ["lemma_d29", "lemma_d30", "step_fails"]
 
 SHARE = 1 - 1 / math.e
 I = 2  # noqa: E741
@@ -29,9 +29,9 @@ def lemma_d29():
     """One induction step with the exact function, under four sets of premises."""
     by_rule = None
     for constant in (SHARE, 0.1, 1.0):
-        by_rule = by_rule or _step(rule=True, condition="used", constant=constant)
-    any_policy = _step(rule=False, condition="used")
-    as_defined = _step(rule=True, condition="defined")
+        by_rule = by_rule or step_fails(rule=True, condition="used", constant=constant)
+    any_policy = step_fails(rule=False, condition="used")
+    as_defined = step_fails(rule=True, condition="defined")
     filling = _filling_step(monotone=True) or _filling_step_needs_monotone()
     printed = any_policy or as_defined
     remedied = by_rule or filling
@@ -55,7 +55,7 @@ def lemma_d29():
     )
 
 
-def _step(*, rule, condition, constant=SHARE):
+def step_fails(*, rule, condition, constant=SHARE):
     """The smallest instance with the premises of D.29 and without its conclusion, or None."""
     found = None
     p, q, r, opt_2, opt_3 = _grid(4, 4, 4, 6, 6)
@@ -75,20 +75,23 @@ def _step(*, rule, condition, constant=SHARE):
                 size = p[at] + q[at] + r[at] + opt_2[at] + opt_3[at]
                 if found is None or size < found[0]:
                     chosen = 1 if q[at] == value[at] else 2
-                    found = size, {
-                        "k": 1,
-                        "i": I,
-                        "theta": theta,
-                        "gamma": gamma,
-                        "f(S_1,1; {1}), value before": int(p[at]),
-                        "f(S_2,2; {1})": int(q[at]),
-                        "f(S_2,2; {2})": int(r[at]),
-                        "opt_2": int(opt_2[at]),
-                        "opt_3": int(opt_3[at]),
-                        "S_3": [chosen],
-                        "value after": int(value[at]),
-                        "bound claimed": float(bound[at]),
-                    }
+                    found = (
+                        size,
+                        {
+                            "k": 1,
+                            "i": I,
+                            "theta": theta,
+                            "gamma": gamma,
+                            "f(S_1,1; {1}), value before": int(p[at]),
+                            "f(S_2,2; {1})": int(q[at]),
+                            "f(S_2,2; {2})": int(r[at]),
+                            "opt_2": int(opt_2[at]),
+                            "opt_3": int(opt_3[at]),
+                            "S_3": [chosen],
+                            "value after": int(value[at]),
+                            "bound claimed": float(bound[at]),
+                        },
+                    )
     return None if found is None else found[1]
 
 
@@ -159,18 +162,21 @@ def _approximate_step(*, two_sided, losses):
             size = (p + q + r + p_near + q_near + r_near + opt)[bad] + 1000 * tie
             at = bad[size.argmin()]
             if found is None or size.min() < found[0]:
-                found = size.min(), {
-                    "k": 1,
-                    "i": I,
-                    "theta": theta,
-                    "gamma": 0.0,
-                    "eps0": eps,
-                    "f, f~ (S_1,1; {1}), value before": [int(p[at]), int(p_near[at])],
-                    "f, f~ (S_2,2; {1})": [int(q[at]), int(q_near[at])],
-                    "f, f~ (S_2,2; {2})": [int(r[at]), int(r_near[at])],
-                    "opt_2 = opt_3": int(opt[at]),
-                    "S_3": [2 if value[at] == r[at] and r_near[at] >= q_near[at] else 1],
-                    "value after": int(value[at]),
-                    "bound claimed": float(bound[at]),
-                }
+                found = (
+                    size.min(),
+                    {
+                        "k": 1,
+                        "i": I,
+                        "theta": theta,
+                        "gamma": 0.0,
+                        "eps0": eps,
+                        "f, f~ (S_1,1; {1}), value before": [int(p[at]), int(p_near[at])],
+                        "f, f~ (S_2,2; {1})": [int(q[at]), int(q_near[at])],
+                        "f, f~ (S_2,2; {2})": [int(r[at]), int(r_near[at])],
+                        "opt_2 = opt_3": int(opt[at]),
+                        "S_3": [2 if value[at] == r[at] and r_near[at] >= q_near[at] else 1],
+                        "value after": int(value[at]),
+                        "bound claimed": float(bound[at]),
+                    },
+                )
     return None if found is None else found[1]

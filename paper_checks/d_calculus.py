@@ -113,9 +113,7 @@ def lemma_d44_2():
 
 def lemma_d44_3():
     """d alpha^-1 / dx_i = -alpha^-1 <f, A_i>."""
-    return _derivative(
-        lambda o, x: 1 / o.alpha(x), lambda o, x: -(o.f(x) @ o.matrix) / o.alpha(x)
-    )
+    return _derivative(lambda o, x: 1 / o.alpha(x), lambda o, x: -(o.f(x) @ o.matrix) / o.alpha(x))
 
 
 def lemma_d44_4():

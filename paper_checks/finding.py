@@ -15,6 +15,7 @@ __all__ = [
     "VERDICTS",
     "Finding",
     "judge",
+    "plain",
 ]
 
 HOLDS = "holds"
@@ -79,3 +80,12 @@ def judge(counterexample, remedy_counterexample, *, remedied=FAILS):
     if counterexample is None:
         return HOLDS, None
     return remedied, remedy_counterexample is None
+
+
+def plain(value):
+    """A number, text, list or mapping without numpy types, for printing and JSON."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value

@@ -22,7 +22,7 @@ class Referee:
         self.make_rule, self.budget, self.prefill, self.shared = make_rule, budget, prefill, shared
         self.visible, self.rules, self.evicted_at = {}, {}, {}
 
-    def attend(self, module, query, key, value, mask, scaling, softcap=None, **_):
+    def attend(self, module, query, key, value, mask, scaling, softcap=None, s_aux=None, **_):
         layer, t = module.layer_idx, key.shape[2] - 1
         group = query.shape[1] // key.shape[1]
         hidden = set() if mask is None else set(np.flatnonzero(mask[0, 0, 0, : t + 1] < 0).tolist())
@@ -39,9 +39,13 @@ class Referee:
                     logits = (key[0, head, seen].double() @ query[0, g, 0].double()) * scaling
                     if softcap is not None:
                         logits = softcap * torch.tanh(logits / softcap)
-                    weights = torch.softmax(logits, dim=0)
+                    if s_aux is not None:
+                        logits = torch.cat([logits, s_aux[g : g + 1].double()])
+                    weights = torch.softmax(logits, dim=0)[: len(seen)]
                     out[0, 0, g] = (weights @ value[0, head, seen].double()).to(out.dtype)
-                    rows.append(dict(zip(seen, weights.tolist(), strict=True)))
+                    # A policy sees what the keys get relative to one another, without the sink.
+                    share = (weights / weights.sum()).tolist()
+                    rows.append(dict(zip(seen, share, strict=True)))
             mean = {j: sum(row.get(j, 0.0) for row in rows) / len(rows) for j in visible}
             self.evict(name, t, visible, mean)
             for head in unit[1:]:

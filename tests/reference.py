@@ -55,6 +55,7 @@ class Rule:
 
     kind, reduction = "renormalised", "mean"
     prefill, tensors = 0, None
+    access = ("uniform", None)
 
     def __init__(self, budget, rows, **parameters):
         self.budget, self.rows = budget, rows
@@ -150,7 +151,7 @@ class Lrfu(Rule):
         for s, row in self.history:
             total *= 2.0**-self.lam
             if j in row:
-                total += row[j] if self.soft else float(j in accessed(row, s))
+                total += row[j] if self.soft else float(j in accessed(row, s, self.access))
         return total
 
 
@@ -160,7 +161,7 @@ class LruK(Rule):
     def score(self, j, t, visible):
         last, references = None, []
         for s, row in self.history:
-            if j in row and j in accessed(row, s):
+            if j in row and j in accessed(row, s, self.access):
                 if last is None or s - last > self.period:
                     references.append(s)
                 last = s
@@ -220,19 +221,26 @@ class Tova(Rule):
         return self.history[-1][1][j]
 
 
-def accessed(row, t):
-    fair = 1.0 / len(row)
-    return {j for j, weight in row.items() if j == t or weight >= fair * (1 - 1e-9)}
+def accessed(row, t, rule=("uniform", None)):
+    kind, level = rule
+    ordered = sorted(row.values(), reverse=True)
+    least = {
+        "uniform": lambda: (1 - 1e-9) / len(row),
+        "relative": lambda: (1 - 1e-9) * level * ordered[0],
+        "top_m": lambda: ordered[min(level, len(row)) - 1],
+        "absolute": lambda: level,
+    }[kind]()
+    return {j for j, weight in row.items() if j == t or weight >= least and weight > 0}
 
 
 class Lru(Rule):
     def score(self, j, t, visible):
-        return max(s for s, row in self.history if j in row and j in accessed(row, s))
+        return max(s for s, row in self.history if j in row and j in accessed(row, s, self.access))
 
 
 class Lfu(Rule):
     def score(self, j, t, visible):
-        return sum(1 for s, row in self.history if j in row and j in accessed(row, s))
+        return sum(1 for s, row in self.history if j in row and j in accessed(row, s, self.access))
 
 
 class Greedy(Rule):
@@ -269,18 +277,21 @@ class Random(Rule):
 
 
 class Belady(Rule):
+    accesses = None
+
+    def coming(self, j, t):
+        if self.accesses is None:
+            rows = [dict(enumerate(row[: s + 1])) for s, row in enumerate(np.mean(self.rows, 0))]
+            self.accesses = [accessed(row, None, self.access) for row in rows]
+        return (s for s in range(t + 1, len(self.accesses)) if j in self.accesses[s])
+
     def score(self, j, t, visible):
-        mean = np.mean(self.rows, axis=0)
-        for s in range(t + 1, len(mean)):
-            if mean[s][j] * (s + 1) >= 1 - 1e-9:
-                return -s
-        return -math.inf
+        return -next(self.coming(j, t), math.inf)
 
 
-class BeladyCount(Rule):
+class BeladyCount(Belady):
     def score(self, j, t, visible):
-        mean = np.mean(self.rows, axis=0)
-        return sum(mean[s][j] * (s + 1) >= 1 - 1e-9 for s in range(t + 1, len(mean)))
+        return sum(1 for _ in self.coming(j, t))
 
 
 class BeladyMass(Rule):

@@ -31,10 +31,15 @@ CASES = {
     "tova:shared=kv_head": (reference.Tova, {}),
     "lru": (reference.Lru, {}),
     "lfu": (reference.Lfu, {}),
+    "lru:access=relative,level=0.2": (reference.Lru, {"access": ("relative", 0.2)}),
+    "lru:access=top_m,level=3": (reference.Lru, {"access": ("top_m", 3)}),
+    "lfu:access=absolute,level=0.1": (reference.Lfu, {"access": ("absolute", 0.1)}),
+    "belady:access=relative": (reference.Belady, {"access": ("relative", 0.01)}),
+    "belady:form=count,access=top_m": (reference.BeladyCount, {"access": ("top_m", 8)}),
     "lru_k": (reference.LruK, {}),
     "lru_k:depth=3,period=2": (reference.LruK, {"depth": 3, "period": 2}),
     "lrfu": (reference.Lrfu, {}),
-    "lrfu:lam=0.5,access=hard": (reference.Lrfu, {"lam": 0.5, "soft": False}),
+    "lrfu:lam=0.5,access=uniform": (reference.Lrfu, {"lam": 0.5, "soft": False}),
     "scissorhands": (reference.Scissorhands, {}),
     "scissorhands:window=5,n_recent=2": (
         reference.Scissorhands,
@@ -165,7 +170,7 @@ def test_mean_score_is_the_mean_over_rows_seen():
 
 
 ENDS = [
-    ("lrfu:lam=0,access=hard", "lfu"),
+    ("lrfu:lam=0,access=uniform", "lfu"),
     ("lrfu:lam=0", "heavy"),
     ("lrfu:lam=64", "tova:shared=kv_head"),
     ("lru_k:depth=1", "lru"),
@@ -175,6 +180,17 @@ ENDS = [
     ("h2o:decay=1", "h2o"),
     ("oracle_static:recent=1", "recent"),
     ("belady_mass:w=1000", "belady_mass"),
+    ("fifo", "recent"),
+    ("algorithm1:reading=intent", "heavy"),
+    ("algorithm1", "first:recent=0"),
+    ("algorithm1:reading=accumulated", "first:recent=0"),
+    ("keyformer:form=code", "recent"),
+    ("spatten", "heavy:group=sum"),
+    ("vatp:recent=1,n_sink=0", "recent"),
+    ("coverage:recent=1", "recent"),
+    ("h2o_lm_eval_llama:recent=1", "recent"),
+    ("scissorhands_code:n_recent=50", "recent"),
+    ("lru:access=absolute,level=1e-12", "recent"),
 ]
 
 
@@ -189,7 +205,7 @@ def test_families_meet_at_their_ends(special, plain):
 
 def test_lrfu_at_one_evicts_a_least_recently_used_entry():
     rows = reference.softmax_rows(np.random.default_rng(0), 1, 40)
-    schedule = evict(make_policy("lrfu:lam=1,access=hard"), rows, 7)
+    schedule = evict(make_policy("lrfu:lam=1,access=uniform"), rows, 7)
     rule = reference.Lru(7, rows)
     for t, visible in enumerate(reference.visible_sets(schedule)):
         rule.see(t, reference.restrict(rows, t, visible, "renormalised", "mean"))

@@ -1,5 +1,7 @@
 """The repaired guarantee never exceeds the true ratio, and the printed one can."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,11 @@ from test_guarantee_readings import SHAPES, attention, schedule
 from h2o_theory import submodular as sm
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.optimum import needle, trap
+
+OPTIONS = [
+    dict(zip(("seen", "uniform", "together"), chosen, strict=True))
+    for chosen in product([False, True], repeat=3)
+]
 
 
 def swap_rule(seen, tokens, budget):
@@ -57,8 +64,9 @@ def test_bounds_never_exceed_the_true_ratio(name, seed, tokens, shape, tied, pre
     measured = sm.measure_conditions(exact, evicted_at, budget, approximate=seen, prefill=prefill)
     truth = true_ratios(exact, measured, evicted_at)
     assert (measured.ratio <= truth + 1e-9).all()
-    for options in ({}, {"seen": True}, {"uniform": True}, {"seen": True, "uniform": True}):
+    for options in OPTIONS:
         assert (sm.repaired_bound(measured, **options) <= truth + 1e-9).all(), options
+    assert (sm.direct_bound(measured) <= truth + 1e-9).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,8 +85,8 @@ def test_bounds_hold_for_any_dynamic_function(seed, tokens):
     measured = sm.measure_conditions(function, evicted_at, budget)
     truth = true_ratios(function, measured, evicted_at)
     assert measured.ratio == pytest.approx(truth)
-    for uniform in (False, True):
-        assert (sm.repaired_bound(measured, uniform=uniform) <= truth + 1e-9).all()
+    for options in OPTIONS:
+        assert (sm.repaired_bound(measured, **options) <= truth + 1e-9).all()
 
 
 @pytest.mark.parametrize("victim", ["h2o", "recent", "lfu"])
@@ -89,8 +97,8 @@ def test_bounds_hold_on_instances_made_to_fool_policies(victim):
         measured = sm.measure_conditions(exact, evicted_at, 4)
         best = [np.sort(rows[t])[-3:].sum() for t in measured.step]
         assert measured.best_upper == pytest.approx(best)
-        for uniform in (False, True):
-            bound = sm.repaired_bound(measured, uniform=uniform)
+        for options in OPTIONS:
+            bound = sm.repaired_bound(measured, **options)
             assert (bound <= measured.value / best + 1e-9).all()
 
 
@@ -112,6 +120,17 @@ def test_conditions_are_the_smallest_that_hold():
         assert later[tight] == pytest.approx((1 - least[tight]) * earlier[tight])
         assert (later[~tight] >= earlier[~tight] - 1e-12).all()
     assert found.theta[0] == found.gamma_used[0] == 0 and np.isnan(carried[0])
+
+
+def test_one_condition_for_both_is_never_worse_than_two():
+    rng = np.random.default_rng(8)
+    for name in ("row", "accumulated", "row_sums"):
+        rows, evicted_at = attention(rng, 20), schedule(rng, 20, 5)
+        found = sm.measure_conditions(sm.make_reading(name, rows), evicted_at, 5)
+        apart, together = sm.repaired_bound(found), sm.repaired_bound(found, together=True)
+        assert (together >= apart - 1e-12).all() and (together <= found.ratio + 1e-12).all()
+        assert (sm.repaired_bound(found, uniform=True) <= apart + 1e-12).all()
+        assert sm.direct_bound(found) == pytest.approx(found.ratio)
 
 
 def test_values_by_hand():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from h2o_theory.errors import BadArgument, BadBudget, UnknownPolicy
+from h2o_theory.figures.looks import LOOKS, policy_look
 from h2o_theory.policies import (
     Policy,
     available,
@@ -87,6 +88,16 @@ def test_every_policy_is_documented(name):
     assert len(cls.__doc__.splitlines()[0]) < 100
 
 
+def test_looks_are_distinct():
+    looks = {name: policy_look(name) for name in LOOKS}
+    assert set(looks) <= set(available())
+    for kind in ("colour", "marker and dash"):
+        seen = [
+            look.colour if kind == "colour" else (look.marker, look.dash) for look in looks.values()
+        ]
+        assert len(set(seen)) == len(seen), kind
+
+
 def test_h2o_parts():
     assert make_policy("h2o").parts(51) == make_policy("h2o:recent=0.5").parts(51)
     parts = make_policy("h2o:recent=0.25,n_sink=2").parts(42)
@@ -116,6 +127,19 @@ def test_unknown_policy_says_what_is_near():
         "tova:shared=model",
         "greedy:h=square",
         "lru:k=2",
+        "lru:access=hot",
+        "lru:level=0.5",
+        "lfu:access=top_m,level=2.5",
+        "belady:access=relative,level=2",
+        "lrfu:level=0.1",
+        "lrfu:access=uniform,rows=raw",
+        "snapkv:kernel=4",
+        "snapkv:pool=sum",
+        "coverage:cap=0",
+        "buzz:stride=1",
+        "scissorhands_code:quantile=1",
+        "algorithm1:reading=wishful",
+        "keyformer:form=app",
     ],
 )
 def test_bad_parameters_are_refused(text):

@@ -244,8 +244,15 @@ def test_a_copy_made_while_recording_says_what_is_wrong(tmp_path):
 def test_progress_is_told_by_layer_chunk_and_step(tmp_path):
     seen, model = [], tiny_model("opt")
     cache = transformers.DynamicCache(config=model.config)
-    with torch.no_grad(), record(
-        model, tmp_path / "t", layers=[0, 2], tokens=18, progress=lambda *step: seen.append(step)
+    with (
+        torch.no_grad(),
+        record(
+            model,
+            tmp_path / "t",
+            layers=[0, 2],
+            tokens=18,
+            progress=lambda *step: seen.append(step),
+        ),
     ):
         for piece in tokens(18).split([10, 6, 1, 1], dim=1):
             model(piece, **{CACHE: cache}, use_cache=True)

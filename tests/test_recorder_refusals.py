@@ -186,9 +186,7 @@ def test_embeddings_instead_of_tokens(tmp_path):
 def test_a_second_sequence(tmp_path, attention):
     model = tiny_model("gpt_neox", attention=attention)
     run = lambda model: model(tokens(8), use_cache=False)  # noqa: E731
-    require_refusal(
-        RecordingRefused, tmp_path, model, run, run, match="reach back.*one batch of"
-    )
+    require_refusal(RecordingRefused, tmp_path, model, run, run, match="reach back.*one batch of")
 
 
 def test_starting_in_the_middle_of_a_sequence(tmp_path):

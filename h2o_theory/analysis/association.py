@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.analysis.graph import CENTRALITIES, pair_counts
+from h2o_theory.analysis.words import Words
 from h2o_theory.statistics import (
+    Interval,
     kendall,
     partial_permutation,
     partial_spearman,
@@ -12,14 +14,14 @@ from h2o_theory.statistics import (
     spearman,
 )
 
-__all__ = ["CONTROLS", "association", "label_control", "word_table"]
+__all__ = ["CONTROLS", "association", "association_by_layer", "label_control", "word_table"]
 
 CONTROLS = ("frequency", "mean_position", "exposure")
 """What the partial correlation holds fixed. Exposure is the number of (row, occurrence) pairs in
 which a row can see an occurrence of the word: frequency and position together."""
 
 
-def word_table(survey, words, ranks):
+def word_table(words, received, n_sink, ranks):
     """Every kind of word with its attention, frequency, position and centralities.
 
     Occurrences among the sinks count for the graph but not for attention, frequency or
@@ -27,42 +29,38 @@ def word_table(survey, words, ranks):
 
     Parameters
     ----------
-    survey : Survey
     words : Words
+    received : array [T]
+        Attention accumulated by each position, mean over query heads.
+    n_sink : int
     ranks : DataFrame
-        From :func:`~h2o_theory.analysis.graph.centralities`.
+        One row per kind, such as from :func:`~h2o_theory.analysis.graph.centralities`; its
+        columns are kept.
 
     Returns
     -------
     DataFrame
-        word, attention (mean over query heads of what all its tokens receive), frequency,
-        attention_per_occurrence, mean_position, exposure, hitter_share (share of kv_heads and
-        tokens of the word that are heavy hitters at the end), and the centralities; words that
-        occur among the sinks only are left out.
+        word, attention (what all tokens of the word receive), frequency,
+        attention_per_occurrence, mean_position, exposure, and the columns of ``ranks``; words
+        that occur among the sinks only are left out.
     """
-    tokens, first = survey.tokens, min(survey.n_sink, survey.tokens)
-    bare = survey.received()
-    bare[:first] = 0
+    tokens, kinds = len(received), len(words.kinds)
     place = words.positions()
-    seen = place >= first
-    kinds = len(words.kinds)
-    frequency = np.bincount(words.kind[seen], minlength=kinds)
-    position = np.bincount(words.kind[seen], place[seen], kinds)
-    exposure = np.bincount(words.kind[seen], tokens - place[seen], kinds)
-    members = np.mean([head.history.members[-1] for head in survey.heads], axis=0)
-    inside = np.zeros(tokens)
-    inside[first:] = 1
-    table = ranks.copy()
-    table.insert(1, "attention", words.per_kind(bare))
-    table.insert(2, "frequency", frequency)
-    table = table[frequency > 0].copy()
-    kept = frequency > 0
-    table.insert(3, "attention_per_occurrence", table.attention / table.frequency)
-    table.insert(4, "mean_position", position[kept] / frequency[kept])
-    table.insert(5, "exposure", exposure[kept])
-    pieces = words.per_kind(inside)[kept]
-    table.insert(6, "hitter_share", words.per_kind(members)[kept] / np.maximum(pieces, 1))
-    return table.reset_index(drop=True)
+    seen = place >= n_sink
+    kind, place = words.kind[seen], place[seen]
+    frequency = np.bincount(kind, minlength=kinds)
+    bare = np.where(np.arange(tokens) >= n_sink, received, 0.0)
+    table = pd.DataFrame(
+        {
+            "attention": words.per_kind(bare),
+            "frequency": frequency,
+            "mean_position": np.bincount(kind, place, kinds) / np.maximum(frequency, 1),
+            "exposure": np.bincount(kind, tokens - place, kinds),
+        }
+    )
+    table.insert(2, "attention_per_occurrence", table.attention / np.maximum(frequency, 1))
+    table = pd.concat([ranks[["word"]], table, ranks.drop(columns="word")], axis=1)
+    return table[frequency > 0].reset_index(drop=True)
 
 
 def association(table, ledger, scope, *, replicates=1000):
@@ -117,8 +115,6 @@ def association(table, ledger, scope, *, replicates=1000):
 
 
 def _note(ledger, scope, line):
-    from h2o_theory.statistics import Interval
-
     ledger.note(
         "co-occurrence", f"{line[1]} {line[2]}", scope, Interval(*line[3:6]),
         unit="rank correlation", n=line[7], over="words; interval over resampled words",
@@ -144,7 +140,48 @@ def _fixed(x, attention, controls, replicates):
     return [("partial", *partial, test.p)]
 
 
-def label_control(survey, words, window, *, times=100, seed=0):
+def association_by_layer(words, survey, table, ledger, *, replicates=200):
+    """Co-occurrence counts against the attention of each layer, plain and with controls fixed.
+
+    Parameters
+    ----------
+    words : Words
+    survey : Survey
+    table : DataFrame
+        From :func:`word_table`.
+    ledger : Ledger
+    replicates : int
+
+    Returns
+    -------
+    DataFrame
+        layer, spearman, spearman_low, spearman_high, partial, partial_low, partial_high, words.
+    """
+    first = min(survey.n_sink, survey.tokens)
+    kept = np.isin(words.kinds, table.word)
+    count = table.cooccurrences.to_numpy(dtype=float)
+    controls = [table[control].to_numpy(dtype=float) for control in CONTROLS]
+    lines = []
+    for layer in survey.layers:
+        received = survey.received(layer)
+        received[:first] = 0
+        attention = words.per_kind(received)[kept]
+
+        def both(attention=attention):
+            return [
+                partial_spearman(count, attention, fixed, replicates=replicates)
+                for fixed in ((), controls)
+            ]
+
+        found = ledger.attempt("co-occurrence", f"layer {layer}", both)
+        if found is not None:
+            plain, fixed = found
+            lines.append([layer, *plain, *fixed, len(table)])
+    names = ("spearman", "spearman_low", "spearman_high", "partial", "partial_low", "partial_high")
+    return pd.DataFrame(lines, columns=["layer", *names, "words"])
+
+
+def label_control(words, received, n_sink, window, *, times=200, seed=0):
     """Co-occurrence counts against attention when the words change places but attention stays.
 
     The kinds of words are permuted over the places of the text. Every kind keeps its frequency;
@@ -152,9 +189,10 @@ def label_control(survey, words, window, *, times=100, seed=0):
 
     Parameters
     ----------
-    survey : Survey
     words : Words
-    window : int
+    received : array [T]
+        As in :func:`word_table`.
+    n_sink, window : int
     times : int
         Permutations.
     seed : int
@@ -163,31 +201,23 @@ def label_control(survey, words, window, *, times=100, seed=0):
     -------
     DataFrame
         times rows: spearman, partial.
+
+    Raises
+    ------
+    NotEnoughData
+        If a correlation is not defined.
     """
-    tokens, first = survey.tokens, min(survey.n_sink, survey.tokens)
-    bare = survey.received()
-    bare[:first] = 0
-    amount, place = words.per_word(bare), words.positions()
-    kinds = len(words.kinds)
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(times):
-        kind = rng.permutation(words.kind)
-        seen = place >= first
-        frequency = np.bincount(kind[seen], minlength=kinds)
-        kept = frequency > 0
-        a, b, count = pair_counts(kind, kinds, window)
-        degree = np.bincount(a, count, kinds) + np.bincount(b, count, kinds)
-        attention = np.bincount(kind, amount, kinds)
-        position = np.bincount(kind[seen], place[seen], kinds)[kept] / frequency[kept]
-        exposure = np.bincount(kind[seen], tokens - place[seen], kinds)[kept]
-        pair = degree[kept], attention[kept]
-        lines.append(
-            {
-                "spearman": spearman(*pair, replicates=1).value,
-                "partial": partial_spearman(
-                    *pair, (frequency[kept], position, exposure), replicates=1
-                ).value,
-            }
-        )
+        moved = Words(words.kinds, rng.permutation(words.kind), words.token_word)
+        first, second, count = pair_counts(moved.kind, len(words.kinds), window)
+        degree = np.bincount(first, count, len(words.kinds))
+        degree = degree + np.bincount(second, count, len(words.kinds))
+        ranks = pd.DataFrame({"word": words.kinds, "cooccurrences": degree})
+        table = word_table(moved, received, n_sink, ranks)
+        pair = table.cooccurrences, table.attention
+        controls = [table[control] for control in CONTROLS]
+        plain, fixed = (partial_spearman(*pair, held, replicates=1) for held in ((), controls))
+        lines.append({"spearman": plain.value, "partial": fixed.value})
     return pd.DataFrame(lines)

@@ -74,9 +74,7 @@ def cooccurrence_graph(words, window=WINDOW):
     )
     pmi = np.log(count * degree.sum() / (degree[first] * degree[second]))
     for a, b, weight, information in zip(first, second, count, pmi, strict=True):
-        graph.add_edge(
-            words.kinds[a], words.kinds[b], weight=int(weight), pmi=float(information)
-        )
+        graph.add_edge(words.kinds[a], words.kinds[b], weight=int(weight), pmi=float(information))
     return graph
 
 

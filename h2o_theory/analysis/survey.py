@@ -11,7 +11,7 @@ from h2o_theory.attention import SPARSITY_THRESHOLD
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument
 
-__all__ = ["HeadSurvey", "Survey", "survey_rows"]
+__all__ = ["HeadSurvey", "Survey", "accumulated", "survey_rows"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,34 @@ def survey_rows(
     found = [survey(heads[0])]
     found += in_threads(survey, heads[1:], workers or os.cpu_count() or 1, progress, "rows read")
     return Survey(trace, share, n_sink, threshold, tuple(found))
+
+
+def accumulated(trace, layers=None, *, workers=None, progress=None):
+    """Attention accumulated by each position, mean over query heads, and nothing else.
+
+    Parameters
+    ----------
+    trace : Trace
+    layers : list of int, optional
+        All by default.
+    workers : int, optional
+    progress : callable (done, total, label), optional
+
+    Returns
+    -------
+    array [T]
+        As :meth:`Survey.received`, in about half the time of a survey.
+    """
+    chosen = trace.layers if layers is None else tuple(layers)
+    heads = [(layer, kv) for layer in chosen for kv in range(trace.layer(layer).kv_heads)]
+
+    def received(head):
+        return sum(rows.sum(axis=1) for _, rows in trace.blocks(*head))
+
+    found = in_threads(
+        received, heads, workers or os.cpu_count() or 1, progress, f"rows of {trace.name}"
+    )
+    return np.concatenate(found).mean(axis=0)
 
 
 def _survey_head(trace, layer, kv_head, share, n_sink, threshold):

@@ -8,13 +8,14 @@ from h2o_theory.cli.common import print_table, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.masks import available_masks
 from h2o_theory.policies import available
+from h2o_theory.transforms import available_transforms
 
 __all__ = ["add_parser"]
 
 
 def add_parser(verbs):
     """Add the verb."""
-    parser = verbs.add_parser("ls", help="list policies, masks or model families")
+    parser = verbs.add_parser("ls", help="list policies, masks, transforms or model families")
     parser.add_argument("what", choices=tuple(_LISTS))
     parser.add_argument(
         "--verify",
@@ -40,7 +41,8 @@ def _policies():
         {
             "policy": name,
             "kind": cls.kind,
-            "needs": cls.needs if cls.kind == "online" else "the future",
+            "needs": "the future" if cls.kind == "clairvoyant" else ", ".join(cls.needs.split()),
+            "set per": cls().scope,
             **_described(cls),
         }
         for name, cls in available().items()
@@ -52,6 +54,10 @@ def _masks():
         {"mask": name, "needs": cls.needs, **_described(cls)}
         for name, cls in available_masks().items()
     ]
+
+
+def _transforms():
+    return [{"transform": name, **_described(cls)} for name, cls in available_transforms().items()]
 
 
 def _families():
@@ -83,4 +89,9 @@ def _described(cls):
     }
 
 
-_LISTS = {"policies": _policies, "masks": _masks, "families": _families}
+_LISTS = {
+    "policies": _policies,
+    "masks": _masks,
+    "transforms": _transforms,
+    "families": _families,
+}

@@ -5,23 +5,49 @@ import sys
 
 import h2o_theory
 from h2o_theory.cli import (
+    analyze,
     bench,
+    check,
     demo,
+    experiment,
+    guarantee,
     import_,
     info,
+    live,
     ls,
     masks,
     optimum,
     record,
     replay,
     report,
+    sweep,
+    transforms,
     validate,
 )
 from h2o_theory.errors import H2OTheoryError
 
 __all__ = ["main"]
 
-_VERBS = (demo, record, import_, validate, info, replay, optimum, masks, report, ls, bench)
+_VERBS = (
+    demo,
+    record,
+    import_,
+    validate,
+    info,
+    replay,
+    sweep,
+    optimum,
+    guarantee,
+    masks,
+    transforms,
+    analyze,
+    live,
+    experiment,
+    check,
+    report,
+    ls,
+    bench,
+)
 
 
 def build_parser():
@@ -30,7 +56,8 @@ def build_parser():
         prog="h2o-theory",
         description="Record real attention, replay KV-cache eviction policies on it, and compare "
         "each with the exact offline optimum.",
-        epilog="Exit codes: 0 done, 2 bad usage or input, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 some cells failed, 2 bad usage or input, 3 a verdict differs "
+        "from the register, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=h2o_theory.__version__)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -43,8 +70,7 @@ def main(argv=None):
     """Run the command line; returns the exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        arguments.run(arguments)
-        return 0
+        return arguments.run(arguments) or 0
     except H2OTheoryError as error:
         print(f"h2o-theory: {type(error).__name__}: {error}", file=sys.stderr)
         return 2

@@ -1,14 +1,14 @@
 """Many policies and budgets on one text: cells that are computed once, and a table of them."""
 
+import math
 import time
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.cells import CellStore
-from h2o_theory.live.evaluate import evaluate, full_run
+from h2o_theory.live.evaluate import evaluate, first_scored, full_run
 from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
 from h2o_theory.live.loop import POSITIONS
 from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
@@ -16,7 +16,7 @@ from h2o_theory.live.stream import as_token_ids
 from h2o_theory.policies import parse_budgets, parse_policies
 from h2o_theory.recorder.models import LoadedModel
 
-__all__ = ["LIVE_COLUMNS", "Campaign", "is_out_of_memory", "run_live", "windows_of"]
+__all__ = ["LIVE_COLUMNS", "Campaign", "is_out_of_memory", "live_tasks", "run_live", "windows_of"]
 
 LIVE_COLUMNS = (
     "model",
@@ -153,7 +153,8 @@ def run_live(
     model = loaded.model if loaded else model
     name = loaded.name if loaded else type(model).__name__
     windows = [as_token_ids(window) for window in windows]
-    tasks = _tasks(policies, budgets, len(windows[0]), prefill, positions)
+    tasks = live_tasks(policies, budgets, len(windows[0]), prefill, positions)
+    first_scored(prefill, len(windows[0]))
     store, print_ = CellStore(out), model_fingerprint(model)
     rows, losses, sizes, skipped = [], {}, {}, 0
     for number, ids in enumerate(windows):
@@ -211,7 +212,7 @@ def is_out_of_memory(error):
     return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate" in text)
 
 
-def _tasks(policies, budgets, tokens, prefill, positions):
+def live_tasks(policies, budgets, tokens, prefill, positions):
     """(policy, budget as asked, in tokens), the full cache first; everything checked."""
     if positions not in POSITIONS:
         raise BadArgument(
@@ -234,22 +235,30 @@ def _tasks(policies, budgets, tokens, prefill, positions):
 
 
 def _compute(model, ids, policy, budget, options, reference):
+    """Record and arrays of a cell; those of the full cache are the reference's own."""
     began = time.perf_counter()
-    result = evaluate(model, ids, policy, budget, reference=reference, **options)
-    scored = slice(result.first - 1, len(ids) - 1)
-    full_sizes = np.arange(1, len(ids) + 1) * (result.evicted_at.size // len(ids))
+    first = first_scored(options["prefill"], len(ids))
+    losses, sizes = reference.losses, reference.sizes
     record = {
-        "n": len(result.scored),
-        "loss": result.loss,
-        "perplexity": result.perplexity,
-        "agreement": float(result.agreement[scored].mean()),
-        "kl": float(result.kl[scored].mean()),
-        "kv_bytes": result.peak_kv_bytes,
-        "full_kv_bytes": int(full_sizes.max()) * result.entry_bytes,
-        "held_bytes": result.held_bytes,
-        "seconds": time.perf_counter() - began,
+        "agreement": 1.0,
+        "kl": 0.0,
+        "kv_bytes": reference.kv_bytes,
+        "full_kv_bytes": reference.kv_bytes,
+        "held_bytes": reference.kv_bytes,
     }
-    return record, {"losses": result.losses, "sizes": result.sizes}
+    if policy.name != "full":
+        result = evaluate(model, ids, policy, budget, reference=reference, **options)
+        losses, sizes = result.losses, result.sizes
+        rows = slice(first - 1, len(ids) - 1)
+        record |= {
+            "agreement": float(result.agreement[rows].mean()),
+            "kl": float(result.kl[rows].mean()),
+            "kv_bytes": result.peak_kv_bytes,
+            "held_bytes": result.held_bytes,
+        }
+    loss = float(losses[first:].mean())
+    record |= {"n": len(ids) - first, "loss": loss, "perplexity": math.exp(loss)}
+    return record | {"seconds": time.perf_counter() - began}, {"losses": losses, "sizes": sizes}
 
 
 def _with_full(table):

@@ -42,9 +42,7 @@ class CellStore:
                 )
             self._cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadArgument(
-                "cannot write there", where=self.folder, got=error.strerror
-            ) from None
+            raise BadArgument("cannot write there", where=self.folder, got=error.strerror) from None
 
     def load(self, cell):
         """``(record, arrays)`` of a finished cell; None if there is none or its file is damaged."""
@@ -64,6 +62,10 @@ class CellStore:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, self._path(cell))
+        except OSError as error:
+            raise BadArgument(
+                "a finished cell cannot be written", where=self._cells, got=error.strerror
+            ) from None
         finally:
             beside.unlink(missing_ok=True)
 

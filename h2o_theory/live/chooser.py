@@ -5,7 +5,7 @@ import numpy as np
 from h2o_theory.engine.run import make_run, row_kind
 from h2o_theory.policies import Policy
 
-__all__ = ["EvictionChooser", "ScheduleChooser"]
+__all__ = ["EvictionChooser", "ScheduleChooser", "chooser_for", "keep_all"]
 
 
 class ScheduleChooser:
@@ -57,3 +57,15 @@ class EvictionChooser(ScheduleChooser):
     def advance(self, rows, start):
         """Let the policy see the rows one after the other."""
         self._run.advance(rows, start)
+
+
+def keep_all(tokens):
+    """The chooser of the full cache."""
+    return ScheduleChooser(np.full(tokens, tokens, dtype=np.int64))
+
+
+def chooser_for(policy, context):
+    """What decides for a policy; a budget of the whole sequence evicts nothing that is missed."""
+    if context.budget >= context.tokens:
+        return keep_all(context.tokens)
+    return EvictionChooser(policy, context)

@@ -77,11 +77,22 @@ class FullRun:
     ----------
     losses : float64 [T]
         See :class:`LiveResult`.
+    sizes : int64 [T]
+        Entries visible at each step, all layers and kv_heads together.
+    kv_bytes : int
+        Bytes of keys and values at the end.
     """
 
-    def __init__(self, losses, log_probabilities):
+    def __init__(self, losses, log_probabilities, cache):
         self.losses = losses
         self._log_probabilities = log_probabilities
+        heads = sum(layer.keys.shape[1] for layer in cache.layers)
+        self.sizes = heads * np.arange(1, len(losses) + 1)
+        self.kv_bytes = sum(
+            part.numel() * part.element_size()
+            for layer in cache.layers
+            for part in (layer.keys, layer.values)
+        )
 
     def compare(self, start, log_probabilities):
         """Agreement and KL(full || other) of the predictions made at rows ``start ..``, [n]."""
@@ -123,7 +134,7 @@ def full_run(model, ids, *, piece=PIECE, progress=None):
             kept = np.memmap(file, np.float32, "w+", shape=(len(ids), predicted.shape[1]))
         kept[start : start + len(predicted)] = predicted.cpu().numpy()
         _note_losses(losses, ids, start, predicted)
-    return FullRun(losses, kept)
+    return FullRun(losses, kept, cache)
 
 
 def evaluate(
@@ -135,6 +146,7 @@ def evaluate(
     prefill=0,
     positions="original",
     seed=0,
+    transform=None,
     reference=None,
     chunk=CHUNK,
     piece=PIECE,
@@ -149,7 +161,7 @@ def evaluate(
     ----------
     model : transformers.PreTrainedModel or LoadedModel
     ids : token ids [T] or [1, T]
-    policy, budget, prefill, positions, seed, chunk
+    policy, budget, prefill, positions, seed, transform, chunk
         As for :func:`~h2o_theory.live.closed_loop`.
     reference : FullRun, optional
         To measure agreement and KL against, see :func:`full_run`.
@@ -178,6 +190,7 @@ def evaluate(
         prefill=prefill,
         positions=positions,
         seed=seed,
+        transform=transform,
         chunk=chunk,
     )
     return _run(loop, model, ids, prefill, reference, piece, progress)
@@ -191,15 +204,7 @@ def evaluate_following(model, ids, choosers, *, reference=None, piece=PIECE, pro
 
 
 def _run(loop, model, ids, prefill, reference, piece, progress):
-    tokens = len(ids)
-    first = max(prefill, 0) + 1
-    if first >= tokens:
-        raise BadArgument(
-            "the prefill leaves no prediction to score",
-            where="prefill",
-            got=prefill,
-            expected=f"at most {tokens - 2}",
-        )
+    tokens, first = len(ids), first_scored(prefill, len(ids))
     losses, agreement, kl = (np.full(tokens, np.nan) for _ in range(3))
     with loop as live:
         for start, logits in stream_logits(model, ids, live.cache, piece, progress):
@@ -219,6 +224,18 @@ def _run(loop, model, ids, prefill, reference, piece, progress):
             agreement=agreement,
             kl=kl,
         )
+
+
+def first_scored(prefill, tokens):
+    """The first token whose prediction counts; raises BadArgument if there is none."""
+    if prefill + 1 >= tokens:
+        raise BadArgument(
+            "the prefill leaves no prediction to score",
+            where="prefill",
+            got=prefill,
+            expected=f"at most {tokens - 2}",
+        )
+    return max(prefill, 0) + 1
 
 
 def visible_sizes(evicted_at):

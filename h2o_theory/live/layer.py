@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numba import njit
 
-__all__ = ["Arithmetic", "LiveLayer"]
+__all__ = ["Arithmetic", "LiveLayer", "Scratch"]
 
 
 class Arithmetic:
@@ -14,12 +14,14 @@ class Arithmetic:
     ----------
     scaling : float
     softcap : float or None
+    sinks : torch.Tensor [q_heads] or None
+        A logit per query head that joins the softmax and belongs to no key.
     rotate : callable (keys, delta) or None
         Moves keys along the sequence; given, positions count within the cache.
     """
 
-    def __init__(self, scaling, softcap=None, rotate=None):
-        self.scaling, self.softcap, self.rotate = scaling, softcap, rotate
+    def __init__(self, scaling, softcap=None, sinks=None, rotate=None):
+        self.scaling, self.softcap, self.sinks, self.rotate = scaling, softcap, sinks, rotate
 
     def logits(self, queries, keys):
         """Logits [h, G, B, m], float32, of queries [h, G, B, d] and keys [h, m, d]."""
@@ -28,6 +30,23 @@ class Arithmetic:
         if self.softcap is not None:
             product = self.softcap * torch.tanh(product / self.softcap)
         return product
+
+
+class Scratch:
+    """One array of rows [h G, B, T] for all layers of a loop, made when first needed.
+
+    Only the columns of keys that are held are ever written, and only those are read.
+    """
+
+    def __init__(self, tokens):
+        self._tokens, self._flat = tokens, np.zeros(0)
+
+    def rows(self, heads, queries):
+        """A part of it, float64 [heads, queries, T], with what was there before."""
+        size = heads * queries * self._tokens
+        if self._flat.size < size:
+            self._flat = np.zeros(size)
+        return self._flat[:size].reshape(heads, queries, self._tokens)
 
 
 class _Unit:
@@ -70,19 +89,19 @@ class LiveLayer:
     choosers : callable (kv_heads) -> list of (tuple of int, chooser)
         The kv_heads that share a retained set, and what decides about it; asked once, when the
         model shows how many kv_heads the layer has.
-    tokens : int
-        Length T of the sequence.
     chunk : int
         Queries worked off together. With B = 1 nothing but the visible keys is ever held.
+    scratch : Scratch
+        Of a sequence of T tokens.
 
     Notes
     -----
     O(T (k + B) d) time and O(G B (T + k)) memory for each kv_head.
     """
 
-    def __init__(self, choosers, tokens, chunk):
+    def __init__(self, choosers, chunk, scratch):
         self._choosers, self.units = choosers, ()
-        self.tokens, self.chunk = tokens, chunk
+        self._chunk, self._scratch = chunk, scratch
         self.seen, self.peak_bytes = 0, 0
 
     def held_bytes(self):
@@ -113,22 +132,25 @@ class LiveLayer:
             (rows, query.shape[0], value.shape[2]), dtype=query.dtype, device=query.device
         )
         grouped = query.unflatten(0, (key.shape[0], group))
-        for first in range(0, rows, self.chunk):
-            last = min(first + self.chunk, rows)
+        for first in range(0, rows, self._chunk):
+            last = min(first + self._chunk, rows)
             start = self.seen
             for unit in self.units:
                 heads = list(unit.heads)
                 unit.extend(key[heads, first:last], value[heads, first:last], start)
                 self.peak_bytes = max(self.peak_bytes, self.held_bytes())
                 chosen = grouped[heads, :, first:last]
-                part = self._attend_chunk(unit, chosen, start, lo[first:last], arithmetic)
                 columns = [head * group + g for head in heads for g in range(group)]
+                sinks = None
+                if arithmetic.sinks is not None:
+                    sinks = arithmetic.sinks.detach()[columns].unflatten(0, (len(heads), group))
+                part = self._attend_chunk(unit, chosen, start, lo[first:last], arithmetic, sinks)
                 output[first:last, columns] = part.flatten(0, 1).transpose(0, 1).to(output.dtype)
                 unit.shrink(start + last - first)
             self.seen += last - first
         return output
 
-    def _attend_chunk(self, unit, queries, start, lo, arithmetic):
+    def _attend_chunk(self, unit, queries, start, lo, arithmetic, sinks):
         """Outputs [h, G, B, dv] of a chunk of queries [h, G, B, d] that begins at ``start``."""
         stop = start + queries.shape[2]
         positions, keys = unit.positions, unit.keys
@@ -140,18 +162,23 @@ class LiveLayer:
         arrived = positions <= np.arange(start, stop)[:, None]
         allowed = arrived & (positions >= lo[:, None])
         if unit.chooser.needs_rows:
-            rows = _full_rows(logits, allowed, positions, self.tokens)
+            rows = self._scratch.rows(queries.shape[0] * queries.shape[1], stop - start)
+            _full_rows(logits, allowed, positions, rows)
             unit.chooser.advance(rows, start)
         else:
             unit.chooser.advance(np.zeros((1, stop - start, 0)), start)
         seen = unit.chooser.visible(positions, start, stop) & allowed
         hidden = torch.from_numpy(~seen).to(logits.device)
-        weights = torch.softmax(logits.masked_fill_(hidden, -torch.inf), dim=-1)
+        logits.masked_fill_(hidden, -torch.inf)
+        if sinks is not None:
+            column = sinks.float()[:, :, None, None].expand(*logits.shape[:3], 1)
+            logits = torch.cat([logits, column], dim=-1)
+        weights = torch.softmax(logits, dim=-1)[..., : len(positions)]
         return weights @ unit.values.float().unsqueeze(1)
 
 
-def _full_rows(logits, allowed, positions, tokens):
-    """Rows [h G, B, T] proportional to the softmax, where a policy looks for them.
+def _full_rows(logits, allowed, positions, rows):
+    """Write rows [h G, B, T] proportional to the softmax, where a policy looks for them.
 
     Each row is scaled by its largest logit among what is held or arrives with the chunk; a
     policy sees it renormalised over S_t, so that the scale cancels. In float64 that is exact
@@ -160,9 +187,7 @@ def _full_rows(logits, allowed, positions, tokens):
     exact = logits.flatten(0, 1).double()
     exact.masked_fill_(torch.from_numpy(~allowed).to(exact.device), -torch.inf)
     exact -= exact.amax(dim=-1, keepdim=True)
-    rows = np.zeros((exact.shape[0], exact.shape[1], tokens))
     _scatter(exact.exp_().cpu().numpy(), positions, rows)
-    return rows
 
 
 @njit(cache=True, nogil=True)

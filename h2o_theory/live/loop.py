@@ -4,7 +4,8 @@ import contextlib
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused, UnsupportedModel
+from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
+from h2o_theory.live.chooser import chooser_for
 from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
 from h2o_theory.policies import Context
 from h2o_theory.recorder.admission import check_model
@@ -33,13 +34,14 @@ class ClosedLoop:
         The length T that was announced.
     """
 
-    def __init__(self, choosers, tokens, chunk, rotation, layers):
+    def __init__(self, choosers, tokens, chunk, rotation, transform, layers):
         from h2o_theory.live.cache import LiveCache
-        from h2o_theory.live.layer import LiveLayer
+        from h2o_theory.live.layer import LiveLayer, Scratch
 
-        self.tokens, self._rotation = tokens, rotation
+        self.tokens, scratch = tokens, Scratch(tokens)
+        self._rotation, self._transform = rotation, transform
         self._layers = [
-            LiveLayer(lambda heads, layer=layer: choosers(layer, heads), tokens, chunk)
+            LiveLayer(lambda heads, layer=layer: choosers(layer, heads), chunk, scratch)
             for layer in range(layers)
         ]
         self.cache = LiveCache(self._layers)
@@ -74,8 +76,6 @@ class ClosedLoop:
     def check_call(self, layer, query, key, inner, options):
         """Refuse a call that the loop cannot take over."""
         refuse_options(f"layer {layer}", inner, options)
-        if options.get("s_aux") is not None:
-            raise UnsupportedModel("the loop does not compute attention sinks", where=layer)
         rows, seen = query.shape[2], self._layers[layer].seen
         if query.shape[0] != 1:
             raise RecordingRefused(
@@ -113,13 +113,26 @@ class ClosedLoop:
                 where=f"layer {layer}",
                 hint="Run one sequence, from its first token, without padding",
             )
-        arithmetic = Arithmetic(options["scaling"], options.get("softcap"), self._rotation)
+        if self._transform is not None:
+            key, value = self._transform(key, value)
+        arithmetic = Arithmetic(
+            options["scaling"], options.get("softcap"), options.get("s_aux"), self._rotation
+        )
         return live.attend(query, key, value, seen.first[0], arithmetic)[None]
 
 
 @contextlib.contextmanager
 def closed_loop(
-    model, policy, budget, *, tokens, prefill=0, positions="original", seed=0, chunk=CHUNK
+    model,
+    policy,
+    budget,
+    *,
+    tokens,
+    prefill=0,
+    positions="original",
+    seed=0,
+    transform=None,
+    chunk=CHUNK,
 ):
     r"""Let a policy evict keys and values inside the model for the length of the block.
 
@@ -147,6 +160,8 @@ def closed_loop(
         Whether a key keeps its position in the text, or counts its place within the cache (as
         StreamingLLM does): then keys are rotated anew for every query.
     seed : int
+    transform : callable (keys, values) -> (keys, values), optional
+        Changes what enters the cache, such as :class:`~h2o_theory.live.quantise.Quantiser`.
     chunk : int
         Queries of a layer worked off together; the result does not depend on it.
 
@@ -173,22 +188,21 @@ def closed_loop(
     budgets = resolve_budgets(policy, budget, tokens, prefill)
 
     def choosers(layer, kv_heads):
-        from h2o_theory.live.chooser import EvictionChooser
-
         own = np.broadcast_to(budgets[min(layer, len(budgets) - 1)], (kv_heads,)).tolist()
         shared = policy.scope == "layer"
         units = [tuple(range(kv_heads))] if shared else [(head,) for head in range(kv_heads)]
         return [
-            (heads, EvictionChooser(policy, Context(k, tokens, prefill, layer, heads[0], seed)))
+            (heads, chooser_for(policy, Context(k, tokens, prefill, layer, heads[0], seed)))
             for heads, k in zip(units, own, strict=False)
         ]
 
-    with following(model, choosers, tokens=tokens, positions=positions, chunk=chunk) as loop:
+    options = {"tokens": tokens, "positions": positions, "transform": transform, "chunk": chunk}
+    with following(model, choosers, **options) as loop:
         yield loop
 
 
 @contextlib.contextmanager
-def following(model, choosers, *, tokens, positions="original", chunk=CHUNK):
+def following(model, choosers, *, tokens, positions="original", transform=None, chunk=CHUNK):
     """:func:`closed_loop` with anything that decides what is seen.
 
     Parameters
@@ -197,7 +211,7 @@ def following(model, choosers, *, tokens, positions="original", chunk=CHUNK):
     choosers : callable (layer, kv_heads) -> list of (tuple of int, chooser)
         The kv_heads of a layer that share a retained set, and a chooser for each set, see
         :mod:`h2o_theory.live.chooser`.
-    tokens, positions, chunk
+    tokens, positions, transform, chunk
         As for :func:`closed_loop`.
 
     Yields
@@ -213,12 +227,21 @@ def following(model, choosers, *, tokens, positions="original", chunk=CHUNK):
     if chunk < 1:
         raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
     modules = check_model(model)
+    context = getattr(model.config, "max_position_embeddings", None)
+    if positions == "original" and context is not None and tokens > context:
+        raise BadArgument(
+            "more tokens than the model's context",
+            where="tokens",
+            got=tokens,
+            expected=f"at most {context}",
+            hint="Count positions within the cache (positions='slot')",
+        )
     rotation = None
     if positions == "slot":
         from h2o_theory.live.rotate import key_rotation
 
         # Every eviction moves all earlier keys, so no two queries share the keys' rotation.
         rotation, chunk = key_rotation(model), 1
-    loop = ClosedLoop(choosers, tokens, chunk, rotation, len(modules))
+    loop = ClosedLoop(choosers, tokens, chunk, rotation, transform, len(modules))
     with intercepted(model, modules.values(), loop):
         yield loop

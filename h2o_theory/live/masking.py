@@ -40,7 +40,9 @@ class MaskChooser(ScheduleChooser):
 
     def advance(self, rows, start):
         """Choose the keys of the rows ``start .. start + B``."""
-        mean = (rows / rows.sum(axis=-1, keepdims=True)).mean(axis=0)
+        stop = start + rows.shape[1]
+        full = np.where(np.arange(rows.shape[2]) < stop, rows, 0.0)
+        mean = (full / full.sum(axis=-1, keepdims=True)).mean(axis=0)
         self._seen = visible_keys(self._mask, self._budget, mean, start, self._totals, {})
 
     def visible(self, positions, start, stop):

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.access import is_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy, one_of
 from h2o_theory.policies.registry import register
 
@@ -21,27 +21,28 @@ def rate_by_table(t, b, n, position, score, per_slot, memory, table, settings):
 
 
 @njit(cache=True, nogil=True)
-def _next_access_scores(rows):
+def _next_access_scores(rows, rule, level):
     tokens = rows.shape[0]
     scores = np.empty((tokens, tokens))
     upcoming = np.full(tokens, 2.0 * tokens)
     for t in range(tokens - 1, -1, -1):
         for j in range(tokens):
             scores[t, j] = -upcoming[j]
+        least = least_access(rule, level, rows[t], t + 1)
         for j in range(t):
-            if is_access(rows[t, j], t + 1, False):
+            if rows[t, j] >= least:
                 upcoming[j] = t
     return scores
 
 
 @njit(cache=True, nogil=True)
-def _remaining_accesses(rows):
+def _remaining_accesses(rows, rule, level):
     tokens = rows.shape[0]
     counts = np.zeros((tokens, tokens))
     for t in range(tokens - 2, -1, -1):
+        least = least_access(rule, level, rows[t + 1], t + 2)
         for j in range(t + 1):
-            coming = is_access(rows[t + 1, j], t + 2, False)
-            counts[t, j] = counts[t + 1, j] + (1.0 if coming else 0.0)
+            counts[t, j] = counts[t + 1, j] + (1.0 if rows[t + 1, j] >= least else 0.0)
     return counts
 
 
@@ -50,12 +51,12 @@ def _remaining_accesses(rows):
 class Belady(Policy):
     r"""Evict the entry whose next access lies farthest in the future (never: first to go).
 
-    .. math:: u_t = \arg\max_{j \in S_t} \min\{ t' > t : A[t', j] \ge 1/(t'+1) \}
+    .. math:: u_t = \arg\max_{j \in S_t} \min\{ t' > t : A[t', j] \ge a_{t'} \}
 
-    Clairvoyant: accesses are judged on the recorded full rows, averaged over the group, by the
-    uniform rule. Belady's MIN is optimal for paging with refetch and unit costs; here a token
-    that left cannot come back and misses have weights, so this is a heuristic, not a bound.
-    O(T^2) time and 8 T^2 bytes for the table.
+    Clairvoyant: accesses are judged on the recorded full rows, averaged over the group, with
+    :math:`a_t = 1/(t+1)` unless another rule is chosen. Belady's MIN is optimal for paging with
+    refetch and unit costs; here a token that left cannot come back and misses have weights, so
+    this is a heuristic, not a bound. O(T^2) time and 8 T^2 bytes for the table.
 
     ``form=count`` evicts the entry with the fewest accesses still to come, the natural analogue
     where nothing is fetched back.
@@ -65,20 +66,27 @@ class Belady(Policy):
     Parameters
     ----------
     form : {"next", "count"}
+    access : {"uniform", "relative", "top_m", "absolute"}
+        How good the rule is hangs on this choice.
+    level : float, optional
+        See :mod:`h2o_theory.policies.access`.
     """
 
     name: ClassVar[str] = "belady"
     kind: ClassVar[str] = "clairvoyant"
-    source: ClassVar[str] = "Belady 1966, access rule: uniform"
+    source: ClassVar[str] = "Belady 1966"
     rate: ClassVar = rate_by_table
 
     form: str = "next"
+    access: str = "uniform"
+    level: float | None = None
 
     def __post_init__(self):
+        settle_access(self)
         one_of(self, "form", ("next", "count"))
 
     def table(self, mean_rows):
         """Minus the step of the next access after t (twice T if none), or the accesses left."""
         if self.form == "count":
-            return _remaining_accesses(mean_rows)
-        return _next_access_scores(mean_rows)
+            return _remaining_accesses(mean_rows, *access_settings(self))
+        return _next_access_scores(mean_rows, *access_settings(self))

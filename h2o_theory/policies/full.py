@@ -12,7 +12,9 @@ __all__ = ["Full"]
 @register
 @dataclass(frozen=True)
 class Full(Policy):
-    r"""Keep everything: :math:`S_t = \{0, \dots, t\}` whatever the budget.
+    r"""Keep everything, whatever the budget.
+
+    .. math:: S_t = \{0, \dots, t\}
 
     The reference for every measure; it ignores the budget and so has no approximation ratio.
     """

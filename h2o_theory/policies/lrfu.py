@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.access import is_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import ROWS, Policy, one_of
 from h2o_theory.policies.registry import register
 
@@ -17,12 +17,13 @@ __all__ = ["Lrfu"]
 @njit(cache=True, nogil=True)
 def observe_fading(t, n, position, row, score, per_slot, memory, settings):
     """Fade all scores, then add the row or one per access."""
-    fade, is_hard = settings[0], settings[1] != 0
+    fade, is_soft = settings[0], settings[1] < 0.0
+    least = 0.0 if is_soft else least_access(settings[1], settings[2], row, n)
     for i in range(n):
         score[i] *= fade
-        if not is_hard:
+        if is_soft:
             score[i] += row[i]
-        elif is_access(row[i], n, position[i] == t):
+        elif position[i] == t or row[i] >= least:
             score[i] += 1.0
 
 
@@ -34,7 +35,7 @@ class Lrfu(Policy):
     .. math:: C_t(j) = 2^{-\lambda} C_{t-1}(j) + x_t(j), \qquad
               u_t = \arg\min_{j \in S_t} C_t(j)
 
-    with x an access (1 or 0, rule: uniform) or, ``access=soft``, the row itself.
+    with x the row itself (``access=soft``) or a hard access, 1 or 0, by one of the rules.
     Hard: :math:`\lambda = 0` is LFU; at :math:`\lambda = 1` the least recently used leaves, as in
     LRU, with earlier accesses deciding among equals. Soft: :math:`\lambda = 0` is the
     heavy-hitter rule without a window, and a large :math:`\lambda` TOVA on each kv_head alone.
@@ -47,7 +48,9 @@ class Lrfu(Policy):
     ----------
     lam : float
         :math:`\lambda \ge 0`.
-    access : {"soft", "hard"}
+    access : {"soft", "uniform", "relative", "top_m", "absolute"}
+    level : float, optional
+        Of a hard access; see :mod:`h2o_theory.policies.access`.
     rows : {"renormalised", "raw"}
         Raw only with soft accesses: a hard one is judged within the visible row.
     """
@@ -58,11 +61,14 @@ class Lrfu(Policy):
 
     lam: float = 0.05
     access: str = "soft"
+    level: float | None = None
     rows: str = "renormalised"
 
     def __post_init__(self):
-        one_of(self, "access", ("soft", "hard"))
-        one_of(self, "rows", ROWS if self.access == "soft" else ("renormalised",))
+        is_soft = self.access == "soft"
+        if not is_soft or self.level is not None:
+            settle_access(self)
+        one_of(self, "rows", ROWS if is_soft else ("renormalised",))
         if not 0 <= self.lam <= 64:
             raise BadArgument(
                 "a policy parameter is out of range",
@@ -72,8 +78,9 @@ class Lrfu(Policy):
             )
 
     def settings(self, context):
-        """The factor per step, and whether accesses are hard."""
-        return np.array([2.0**-self.lam, float(self.access == "hard")])
+        """The factor per step, and the access rule, -1 for soft ones."""
+        rule = [-1.0, 0.0] if self.access == "soft" else access_settings(self)
+        return np.array([2.0**-self.lam, *rule])
 
     @property
     def nested(self):

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from numba import njit
 
-from h2o_theory.policies.access import is_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy
 from h2o_theory.policies.registry import register
 
@@ -15,26 +16,44 @@ __all__ = ["Lru"]
 @njit(cache=True, nogil=True)
 def observe_last_access(t, n, position, row, score, per_slot, memory, settings):
     """The score is the step of the last access."""
+    least = least_access(settings[0], settings[1], row, n)
     for i in range(n):
-        if is_access(row[i], n, position[i] == t):
+        if position[i] == t or row[i] >= least:
             score[i] = t
 
 
 @register
 @dataclass(frozen=True)
 class Lru(Policy):
-    r"""Least recently used, with an access when a key gets its fair share of the row.
+    r"""Evict the entry whose last access is longest ago.
 
-    .. math:: s_t(j) = \max\{ t' \le t : \hat A[t', j] \ge 1/|S_{t'}| \text{ or } t' = j \},
+    .. math:: s_t(j) = \max\{ t' \le t : \hat A[t', j] \ge a_{t'} \text{ or } t' = j \},
               \qquad u_t = \arg\min_{j \in S_t} s_t(j)
 
-    Soft attention touches every key in every row, so without such a rule LRU is the sliding
-    window. Rows are renormalised and averaged over the group. Evict-only: a token that left
-    does not come back. O(k) per step.
+    with :math:`a_t = 1/|S_t|`, a key's fair share, unless another rule is chosen. Soft attention
+    touches every key in every row, so without such a rule LRU is the sliding window. Rows are
+    renormalised and averaged over the group. Evict-only: a token that left does not come back.
+    No guarantee here. O(k) per step.
 
-    Source: classical paging; the access rule follows common cache implementations for attention.
+    Source: classical paging; the access rules follow common cache implementations for attention.
+
+    Parameters
+    ----------
+    access : {"uniform", "relative", "top_m", "absolute"}
+    level : float, optional
+        See :mod:`h2o_theory.policies.access`.
     """
 
     name: ClassVar[str] = "lru"
-    source: ClassVar[str] = "classical paging, access rule: uniform"
+    source: ClassVar[str] = "classical paging"
     observe: ClassVar = observe_last_access
+
+    access: str = "uniform"
+    level: float | None = None
+
+    def __post_init__(self):
+        settle_access(self)
+
+    def settings(self, context):
+        """The access rule."""
+        return np.array(access_settings(self))

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.access import is_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy, whole_number
 from h2o_theory.policies.registry import register
 
@@ -17,8 +17,9 @@ __all__ = ["LruK"]
 def observe_references(t, n, position, row, score, per_slot, memory, settings):
     """Keep the steps, plus one, of the last access and of the last K references, newest first."""
     depth, period, tokens = int(settings[0]), settings[1], settings[2]
+    least = least_access(settings[3], settings[4], row, n)
     for i in range(n):
-        if is_access(row[i], n, position[i] == t):
+        if position[i] == t or row[i] >= least:
             last = per_slot[i, 0]
             if last == 0.0 or t + 1 - last > period:
                 for q in range(depth, 1, -1):
@@ -38,8 +39,8 @@ class LruK(Policy):
     .. math:: u_t = \arg\min_{j \in S_t} b_K(j), \qquad
               b_K(j) = \text{step of the K-th last reference}
 
-    and minus infinity, ordered by last access, where there are fewer than K. Accesses follow the
-    uniform rule; an access within ``period`` steps of the last one is part of the same reference.
+    and minus infinity, ordered by last access, where there are fewer than K. An
+    access within ``period`` steps of the last one is part of the same reference.
     K = 1 without a period is LRU. No guarantee here. O(k K) per step.
 
     Source: O'Neil, O'Neil and Weikum, SIGMOD 1993. Departure: no history is kept after eviction,
@@ -51,6 +52,9 @@ class LruK(Policy):
         K, at least 1.
     period : int
         Correlated reference period in steps; 0 counts every access.
+    access : {"uniform", "relative", "top_m", "absolute"}
+    level : float, optional
+        See :mod:`h2o_theory.policies.access`.
     """
 
     name: ClassVar[str] = "lru_k"
@@ -59,14 +63,18 @@ class LruK(Policy):
 
     depth: int = 2
     period: int = 0
+    access: str = "uniform"
+    level: float | None = None
 
     def __post_init__(self):
         whole_number(self, "depth", 1)
         whole_number(self, "period", 0)
+        settle_access(self)
 
     def settings(self, context):
-        """K, the period and T."""
-        return np.array([self.depth, self.period, context.tokens], dtype=np.float64)
+        """K, the period, T and the access rule."""
+        own = [self.depth, self.period, context.tokens]
+        return np.array(own + access_settings(self), dtype=np.float64)
 
     def sizes(self, context):
         """The last access and K references per entry."""

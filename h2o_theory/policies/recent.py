@@ -12,7 +12,9 @@ __all__ = ["Recent"]
 @register
 @dataclass(frozen=True)
 class Recent(Policy):
-    r"""Keep the last k tokens: :math:`S_t = \{t-k+1, \dots, t\}`.
+    r"""Keep the last k tokens.
+
+    .. math:: S_t = \{t-k+1, \dots, t\}
 
     No guarantee: all attention may lie on tokens outside the window. O(1) state beyond the set.
     With a prefill the cut keeps the last k - 1 prompt tokens.

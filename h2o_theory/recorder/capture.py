@@ -253,9 +253,7 @@ def _largest(errors):
 
 def _check_arguments(store, dtype, self_check_rows, token_strings, tokenizer):
     if store not in STORES:
-        raise BadArgument(
-            "unknown content", where="store", got=store, expected=" or ".join(STORES)
-        )
+        raise BadArgument("unknown content", where="store", got=store, expected=" or ".join(STORES))
     if dtype not in ("model", *DTYPES):
         raise BadArgument(
             "unknown dtype", where="dtype", got=dtype, expected=" or ".join(("model", *DTYPES))

@@ -62,9 +62,7 @@ class Destinations:
 
     def commit(self, specs):
         """Give every trace its name; returns their folders, in order."""
-        return tuple(
-            writer.commit(spec) for writer, spec in zip(self._writers, specs, strict=True)
-        )
+        return tuple(writer.commit(spec) for writer, spec in zip(self._writers, specs, strict=True))
 
 
 def _holds_sequences(out):

@@ -42,10 +42,15 @@ class Conditions:
     gamma_used : numpy.ndarray
         Smallest gamma >= 0 with ``O_{t-1} >= (1 - gamma) O_t``: the direction that the proof of
         Lemma D.29 uses.
+    pace : numpy.ndarray
+        Smallest x >= 0 with ``c_t / U_t >= (1 - x) v_{t-1} / U_{t-1}``, U_t = ``best_upper``: by
+        how much the carried set falls behind the best value. One condition in place of theta and
+        gamma: what both gain from a further row counts for neither.
     seen_value, seen_carried : numpy.ndarray
         v~_t and c~_t, under f~ (f itself if there is none).
-    seen_theta, seen_swap_loss : numpy.ndarray
-        As theta and swap_loss, under f~: all of it is known to the policy while it runs.
+    seen_theta, seen_swap_loss, seen_pace : numpy.ndarray
+        As theta, swap_loss and pace, with v~ and c~ for v and c. The first two are known to the
+        policy while it runs.
     excess : numpy.ndarray
         An eps0 with ``f~(X) <= f(X) + eps0`` for all X of at most k tokens at (R_{t-1}, t): D.30.
     is_swap_rule : numpy.ndarray of bool
@@ -65,10 +70,12 @@ class Conditions:
     swap_loss: np.ndarray
     gamma: np.ndarray
     gamma_used: np.ndarray
+    pace: np.ndarray
     seen_value: np.ndarray
     seen_carried: np.ndarray
     seen_theta: np.ndarray
     seen_swap_loss: np.ndarray
+    seen_pace: np.ndarray
     excess: np.ndarray
     is_swap_rule: np.ndarray
     budget: int
@@ -151,10 +158,14 @@ def measure_conditions(exact, evicted_at, budget, *, approximate=None, prefill=0
         swap_loss=_shortfall(value[1:], carried[1:]),
         gamma=_shortfall(upper[1:], upper[:-1]),
         gamma_used=_shortfall(upper[:-1], upper[1:]),
+        pace=_shortfall(share(carried[1:], upper[1:]), share(value[:-1], upper[:-1])),
         seen_value=seen_value,
         seen_carried=seen_carried,
         seen_theta=_shortfall(seen_carried[1:], seen_value[:-1]),
         seen_swap_loss=_shortfall(seen_value[1:], seen_carried[1:]),
+        seen_pace=_shortfall(
+            share(seen_carried[1:], upper[1:]), share(seen_value[:-1], upper[:-1])
+        ),
         excess=excess,
         is_swap_rule=swap.astype(bool),
         budget=path.budget,

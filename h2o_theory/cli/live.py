@@ -1,0 +1,181 @@
+"""``h2o-theory live``: policies evict inside the running model; what that does to its loss."""
+
+import datetime
+import platform
+import sys
+from pathlib import Path
+
+import h2o_theory
+from h2o_theory.cli.common import print_json, print_table, say, shown_progress
+from h2o_theory.errors import BadArgument
+from h2o_theory.recorder.dataset import read_text
+from h2o_theory.report import save_results
+
+__all__ = ["add_parser", "live_provenance"]
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "live",
+        help="evict inside the running model (closed loop)",
+        description="Run a model over a text while each policy evicts keys and values in every "
+        "layer, and compare its loss with that of the full cache, token by token. Exact: an "
+        "evicted key is never attended again. Finished cells under --out are not computed again. "
+        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.",
+        epilog="example: h2o-theory live smollm2-135m --text notes.txt --tokens 512 --windows 3 "
+        "--policy h2o,recent,sink --budget 10%%,20%% --out notes.live",
+    )
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 text file")
+    parser.add_argument(
+        "--policy",
+        metavar="P,P,...",
+        default="h2o,recent,sink,random",
+        help="online policies, with parameters as in h2o:recent=0.25 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of cells and tables")
+    parser.add_argument("--tokens", type=int, metavar="T", help="of a window (default: the text)")
+    parser.add_argument(
+        "--windows", type=int, default=1, metavar="N", help="consecutive windows (default: 1)"
+    )
+    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
+    parser.add_argument(
+        "--positions",
+        choices=("original", "slot"),
+        default="original",
+        help="of a key: in the text, or its place within the cache (default: original)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="for random policies and samples")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        metavar="N",
+        help="continuations of the first --prompt tokens to draw per policy and budget",
+    )
+    parser.add_argument("--prompt", type=int, default=64, metavar="P", help="default: 64")
+    parser.add_argument("--new-tokens", type=int, default=64, metavar="M", help="default: 64")
+    parser.add_argument("--temperature", type=float, default=0.8, help="of samples (default: 0.8)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
+    parser.add_argument("--json", action="store_true", help="every cell as JSON on stdout")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Evaluate, save, draw, print; exit code 1 if a cell failed."""
+    from h2o_theory.live.campaign import run_live, windows_of
+    from h2o_theory.live.summary import summarise
+    from h2o_theory.recorder import load_model
+    from h2o_theory.recorder.text import encode
+
+    text, name = read_text(arguments.text), Path(arguments.text).name
+    if arguments.samples == 1 or arguments.samples < 0:
+        raise BadArgument(
+            "Self-BLEU compares samples", where="--samples", got=arguments.samples, expected="0, 2+"
+        )
+    with shown_progress() as progress:
+        model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
+        ids = encode(model.tokenizer, text, None, name)
+        campaign = run_live(
+            model,
+            windows_of(ids, arguments.tokens, arguments.windows),
+            arguments.policy,
+            arguments.budget,
+            out=arguments.out,
+            text=name,
+            prefill=arguments.prefill,
+            positions=arguments.positions,
+            seed=arguments.seed,
+            progress=progress,
+        )
+        samples = None
+        if arguments.samples:
+            samples = _sample(model, ids, arguments, progress)
+    origin = live_provenance(model, name, arguments.device)
+    summary = summarise(campaign)
+    out = Path(arguments.out)
+    for kind, table in (("cells", campaign.table), ("summary", summary), ("samples", samples)):
+        if table is not None:
+            table.attrs["provenance"] = origin
+            save_results(table, out / f"{kind}.parquet", overwrite=True)
+            save_results(table, out / f"{kind}.csv", overwrite=True)
+    _draw(summary, campaign, out)
+    say(f"{campaign.skipped} of {len(campaign.table)} cells were finished before; results: {out}")
+    if arguments.json:
+        table = campaign.table
+        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+    else:
+        title = f"{model.name}, {name}: {arguments.windows} window(s), closed loop"
+        print_table(summary.drop(columns=["parameters", "budget_tokens"]), title)
+        if samples is not None:
+            print_table(samples.drop(columns=["parameters", "text"]), "samples")
+    for row in campaign.table[campaign.table["status"] == "failed"].itertuples():
+        say(f"failed: {row.policy} at {row.budget}, window {row.window}: {row.reason}")
+    failed = campaign.failed + (
+        0 if samples is None else int((samples["status"] == "failed").sum())
+    )
+    if failed:
+        sys.exit(1)
+
+
+def live_provenance(model, text, device):
+    """A flat dictionary: model, text, command, versions, date."""
+    import torch
+    import transformers
+
+    return {
+        **model.provenance(),
+        "text": text,
+        "device": device,
+        "dtype": str(model.model.dtype).removeprefix("torch."),
+        "command": " ".join(["h2o-theory", *sys.argv[1:]]),
+        "versions": {
+            "h2o-theory": h2o_theory.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _draw(summary, campaign, out):
+    from h2o_theory.figures.live import LiveSetting, loss_figure
+
+    done = campaign.table[campaign.table["status"] == "done"]
+    if summary["policy"].eq("full").all():
+        return
+    first = done.iloc[0]
+    setting = LiveSetting(
+        model=first["model"],
+        text=first["text"],
+        tokens=int(first["tokens"]),
+        windows=int(summary["windows"].max()),
+        scored=int(summary["n"].max()),
+        prefill=int(first["prefill"]),
+        positions=first["positions"],
+    )
+    loss_figure(summary, setting).savefig(out / "loss.png")
+
+
+def _sample(model, ids, arguments, progress):
+    from h2o_theory.live.samples import sample_table
+
+    return sample_table(
+        model,
+        ids[: arguments.prompt],
+        arguments.policy,
+        arguments.budget,
+        samples=arguments.samples,
+        new_tokens=arguments.new_tokens,
+        temperature=arguments.temperature,
+        positions=arguments.positions,
+        seed=arguments.seed,
+        out=arguments.out,
+        progress=progress,
+    )

@@ -1,0 +1,180 @@
+"""What every experiment is made of: arms run on windows of a text, each cell computed once."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from h2o_theory.live.campaign import windows_of
+from h2o_theory.live.cells import CellStore
+from h2o_theory.live.evaluate import evaluate, full_run
+from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
+from h2o_theory.live.refuse import check_policy_runs_live
+from h2o_theory.live.summary import paired_increase
+from h2o_theory.policies import parse_budget
+
+__all__ = ["FULL", "Arm", "Comparison", "Study", "policy_arm"]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to run the model.
+
+    Attributes
+    ----------
+    label : str
+    what : dict
+        All that decides the result beside model and tokens; it names the cell.
+    run : callable (study, window, reference) -> LiveResult, or None
+        None is the full cache.
+    """
+
+    label: str
+    what: dict
+    run: object = field(compare=False)
+
+
+FULL = Arm("full cache", {"kind": "full"}, None)
+
+
+def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed=0):
+    """The arm in which a policy evicts at a budget, ``"20%"`` or a number, of T = ``tokens``."""
+    policy = check_policy_runs_live(policy)
+    budget = parse_budget(budget).resolve(tokens)
+    options = {"prefill": 0, "positions": positions, "seed": seed}
+    what = {
+        "kind": "loss",
+        "policy": policy_fingerprint(policy, budget),
+        "budget": budget,
+        **options,
+    }
+
+    def run(study, window, reference):
+        ids = study.windows[window]
+        return evaluate(study.model, ids, policy, budget, reference=reference, **options)
+
+    return Arm(label or f"{policy.name} at {budget}", what, run)
+
+
+class Study:
+    """A model, windows of a text, and the folder of finished cells.
+
+    Parameters
+    ----------
+    model : LoadedModel
+    ids : token ids
+        Of the text.
+    out : path
+    tokens : int or None
+        Length T of a window; None for one window of all.
+    windows : int
+    text : str
+        Its name.
+    progress : callable (done, total, label), optional
+    """
+
+    def __init__(self, model, ids, out, *, tokens=512, windows=1, text="text", progress=None):
+        self.model, self.text, self.progress = model, text, progress
+        self.windows = windows_of(ids, tokens, windows)
+        self.tokens = len(self.windows[0])
+        self.store = CellStore(out)
+        self._fingerprint = model_fingerprint(model.model)
+        self._full = None, None
+
+    def full(self, window):
+        """The :class:`FullRun` of a window; the latest one is kept."""
+        if self._full[0] != window:
+            self._full = window, full_run(self.model, self.windows[window])
+        return self._full[1]
+
+    def cell(self, window, arm):
+        """Record and arrays of an arm on a window, computed if they are not on disk."""
+        ids = self.windows[window]
+        return self.kept(lambda: self._compute(window, arm), ids=ids, **arm.what)
+
+    def kept(self, compute, **what):
+        """``(record, arrays)`` of anything named by ``what`` and this model."""
+        name = cell_id(model=self._fingerprint, **what)
+        found = self.store.load(name)
+        if found is None:
+            found = compute()
+            self.store.save(name, *found)
+        return found
+
+    def compare(self, arms):
+        """Run all arms on all windows; the full cache is always among them.
+
+        Returns
+        -------
+        Comparison
+        """
+        arms = [FULL, *(arm for arm in arms if arm != FULL)]
+        found = {arm.label: [] for arm in arms}
+        for window in range(len(self.windows)):
+            for done, arm in enumerate(arms, start=window * len(arms) + 1):
+                found[arm.label].append(self.cell(window, arm))
+                if self.progress:
+                    self.progress(done, len(arms) * len(self.windows), "cells")
+        return Comparison(found)
+
+    def _compute(self, window, arm):
+        reference = self.full(window)
+        if arm.run is None:
+            record = {"agreement": 1.0, "kl": 0.0, "kv_bytes": reference.kv_bytes}
+            return record, {"losses": reference.losses, "sizes": reference.sizes}
+        result = arm.run(self, window, reference)
+        rows = slice(result.first - 1, -1)
+        record = {
+            "agreement": float(result.agreement[rows].mean()),
+            "kl": float(result.kl[rows].mean()),
+            "kv_bytes": result.peak_kv_bytes,
+        }
+        return record, {"losses": result.losses, "sizes": result.sizes}
+
+
+class Comparison:
+    """The cells of several arms on the same windows.
+
+    Attributes
+    ----------
+    labels : list of str
+    """
+
+    def __init__(self, found):
+        self._found, self.labels = found, list(found)
+
+    def losses(self, label):
+        """Losses of all windows one after another, [windows x T]; the first of each is NaN."""
+        return np.concatenate([arrays["losses"] for _, arrays in self._found[label]])
+
+    def increase(self, label, over="full cache"):
+        """Loss of one arm over another, same tokens: ``(mean, low, high)``, nats per token."""
+        return paired_increase([self.losses(label)], [self.losses(over)])
+
+    def finding(self, label, over="full cache"):
+        """:meth:`increase` with its n, for a result's findings."""
+        value, low, high = self.increase(label, over)
+        n = int(np.isfinite(self.losses(label) - self.losses(over)).sum())
+        return {"value": value, "low": low, "high": high, "n": n, "unit": "nats per token"}
+
+    def table(self):
+        """arm, n, perplexity, loss_increase with low and high, agreement, kl, kv_bytes."""
+        lines = []
+        for label in self.labels:
+            losses, records = self.losses(label), [record for record, _ in self._found[label]]
+            value, low, high = self.increase(label)
+            lines.append(
+                {
+                    "arm": label,
+                    "n": int(np.isfinite(losses).sum()),
+                    "perplexity": math.exp(np.nanmean(losses)),
+                    "loss_increase": value,
+                    "low": low,
+                    "high": high,
+                    "agreement": float(np.mean([record["agreement"] for record in records])),
+                    "kl": float(np.mean([record["kl"] for record in records])),
+                    "kv_bytes": max(record["kv_bytes"] for record in records),
+                }
+            )
+        return pd.DataFrame(lines)

@@ -1,0 +1,184 @@
+"""Measure the guarantee of a policy on recorded rows."""
+
+import numpy as np
+import pandas as pd
+
+from h2o_theory.engine import schedules
+from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.guarantee.tables import Guarantee, head_summary, step_table
+from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.submodular import (
+    READINGS,
+    make_reading,
+    measure_conditions,
+    steps_with_a_choice,
+)
+
+__all__ = ["measure_guarantee"]
+
+_TWINS = {"row": "row_cached", "accumulated": "accumulated_cached"}
+
+
+def measure_guarantee(
+    trace,
+    policy="h2o",
+    budget="10%",
+    function="accumulated",
+    *,
+    shape=None,
+    approximate="cached",
+    prefill=0,
+    layers=None,
+    kv_heads=None,
+    seed=0,
+    progress=None,
+):
+    r"""What the H2O paper's guarantee says of a policy on recorded rows, and what follows instead.
+
+    At each step after the cache is full: the value of the policy's set, the best value of the step
+    (opt of Definition D.27), the smallest theta, gamma (as defined and as used) and eps0 that
+    hold, the loss of the swap, the bounds that follow, and whether the paper's premises
+    (theta = gamma = alpha / (10 n), swaps by rule D.22) hold and its conclusion says anything.
+
+    Parameters
+    ----------
+    trace : Trace
+    policy : str or policy
+        One eviction policy, as for :func:`h2o_theory.replay`.
+    budget : str or int
+        One budget k of at least 2, the query's own entry included; the paper's k is k - 1.
+    function : str or callable
+        f: one of ``row, row_cached, accumulated, accumulated_cached, row_sums`` (see
+        :mod:`h2o_theory.submodular.readings`), or ``function(rows, evicted_at)``, rows
+        [G, T, T], returning a :class:`h2o_theory.submodular.DynamicFunction`.
+    shape : Shape, optional
+        h of a reading by name; linear by default. ``row_sums`` is worth its time with a concave
+        one only.
+    approximate : str, callable or None
+        f~, what the policy sees: ``"cached"`` (default) is the reading of the same name with
+        suffix ``_cached`` for ``row`` and ``accumulated``, and f itself for the others; None is
+        f itself; else as ``function``.
+    prefill : int
+        Prompt rows before the first eviction.
+    layers, kv_heads : list of int, optional
+        All by default.
+    seed : int
+        For random policies.
+    progress : callable (done, total, label), optional
+        Called after each head.
+
+    Returns
+    -------
+    Guarantee
+
+    Raises
+    ------
+    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+        Before any head is measured, except for what a callable does.
+
+    Notes
+    -----
+    ``row_cached`` and ``accumulated_cached`` renormalise each query head's row over what the cache
+    holds and take the mean of the group. Less than half a second a head at T = 512, two for
+    ``row_sums`` (greedy at each step); O(T^2) and 8 (2 G + 3) T^2 bytes a head.
+    """
+    _require_function(function, "function", READINGS)
+    if approximate is not None:
+        _require_function(approximate, "approximate", ("cached", *READINGS))
+    layers = trace.layers if layers is None else tuple(layers)
+    heads = [
+        (layer, kv_head)
+        for layer in layers
+        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
+    ]
+    if not heads:
+        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
+    for layer, kv_head in heads:
+        trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before anything is measured
+    if not 0 <= prefill < trace.tokens:
+        raise OutOfRange(
+            "prefill leaves no row to score",
+            where="prefill",
+            got=prefill,
+            expected=f"0 to {trace.tokens - 1}",
+        )
+    policy, asked = _one_policy(policy), _one_budget(budget)
+    tokens = asked.resolve(trace.tokens)
+    steps_with_a_choice(trace.tokens, tokens, prefill)
+    common = {"prefill": prefill, "layers": layers, "kv_heads": kv_heads, "seed": seed}
+    decided = schedules(trace, policy, asked.text, progress=progress, **common)
+    steps, summaries, names = [], [], ("", "")
+    for done, (layer, kv_head) in enumerate(heads, start=1):
+        rows = np.concatenate([block for _, block in trace.blocks(layer, kv_head)], axis=1)
+        evicted_at = decided[layer, kv_head]
+        exact, seen = _functions(function, approximate, shape, rows, evicted_at)
+        conditions = measure_conditions(
+            exact, evicted_at, tokens, approximate=seen, prefill=prefill
+        )
+        steps.append(step_table(layer, kv_head, conditions))
+        summaries.append(head_summary(layer, kv_head, conditions, steps[-1]))
+        names = conditions.exact, conditions.approximate
+        if progress:
+            progress(done, len(heads), "guarantee")
+    return Guarantee(
+        steps=pd.concat(steps, ignore_index=True),
+        heads=pd.DataFrame(summaries),
+        policy=policy.name,
+        parameters=policy.describe(tokens),
+        budget=asked.text,
+        budget_tokens=tokens,
+        prefill=prefill,
+        tokens=trace.tokens,
+        exact=names[0],
+        approximate=names[1],
+        trace=trace.name,
+        trace_id=trace.trace_id,
+        model=str(trace.spec.model.get("id", "unknown")),
+    )
+
+
+def _one_policy(policy):
+    """The one policy, which has to evict."""
+    found = parse_policies(policy)
+    if len(found) != 1:
+        raise BadArgument(
+            "one policy at a time", where="policy", got=len(found), expected="one policy"
+        )
+    if not hasattr(found[0], "rate") or found[0].kind == "reference":
+        raise BadArgument(
+            "the guarantee is about policies that evict",
+            where="policy",
+            got=getattr(found[0], "name", repr(found[0])),
+            expected="an eviction policy, such as h2o",
+        )
+    return found[0]
+
+
+def _one_budget(budget):
+    found = parse_budgets(budget)
+    if len(found) != 1:
+        raise BadBudget(
+            "one budget at a time", where="budget", got=len(found), expected="one budget"
+        )
+    return found[0]
+
+
+def _require_function(function, name, names):
+    if not callable(function) and function not in names:
+        raise BadArgument(
+            "no such reading of f", where=name, got=repr(function), expected=", ".join(names)
+        )
+
+
+def _functions(function, approximate, shape, rows, evicted_at):
+    """f, and f~ or None where it is f."""
+
+    def made(wanted):
+        if callable(wanted):
+            return wanted(rows, evicted_at)
+        return make_reading(wanted, rows, shape=shape, evicted_at=evicted_at)
+
+    if approximate == "cached":
+        approximate = None if callable(function) else _TWINS.get(function)
+    same = approximate is None or approximate == function
+    return made(function), None if same else made(approximate)

@@ -1,0 +1,116 @@
+"""Continuations drawn under eviction, and how much they repeat one another."""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.live.bleu import self_bleu
+from h2o_theory.live.campaign import is_out_of_memory, live_tasks
+from h2o_theory.live.cells import CellStore
+from h2o_theory.live.generate import generate
+from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
+
+__all__ = ["sample_table"]
+
+
+def sample_table(
+    model,
+    prompt,
+    policies,
+    budgets,
+    *,
+    samples,
+    new_tokens,
+    temperature,
+    out,
+    positions="original",
+    seed=0,
+    progress=None,
+):
+    """Draw continuations of a prompt under every policy and budget, the full cache first.
+
+    The prompt is read with the full cache, then cut to the budget (a share is one of prompt and
+    new tokens). Finished cells are kept as those of
+    :func:`~h2o_theory.live.campaign.run_live` are.
+
+    Parameters
+    ----------
+    model : LoadedModel
+    prompt : token ids
+    policies, budgets : str or list
+    samples : int
+        At least 2, for Self-BLEU.
+    new_tokens : int
+    temperature : float
+    out : path
+    positions : str
+    seed : int
+        Sample i is drawn with seed + i.
+    progress : callable (done, total, label), optional
+
+    Returns
+    -------
+    pandas.DataFrame
+        policy, parameters, budget, samples, self_bleu (over token ids), kv_bytes (at the largest
+        step of any sample), held_bytes, status, reason, text (of the first sample).
+    """
+    if samples < 2 or len(prompt) < 1:
+        raise BadArgument("Self-BLEU compares samples of a prompt", got=f"{samples} samples")
+    prompt = np.asarray(prompt, dtype=np.int64)
+    tasks = live_tasks(policies, budgets, len(prompt) + new_tokens, len(prompt), positions)
+    store, fingerprint, rows = CellStore(out), model_fingerprint(model.model), []
+    options = {"temperature": temperature, "positions": positions}
+    for done, (policy, text, budget) in enumerate(tasks, start=1):
+        row = {
+            "policy": policy.name,
+            "parameters": policy.describe(budget),
+            "budget": text,
+            "samples": samples,
+            "status": "done",
+            "reason": "",
+        }
+        cell = cell_id(
+            kind="samples",
+            model=fingerprint,
+            ids=prompt,
+            policy=policy_fingerprint(policy, budget),
+            budget=budget,
+            samples=samples,
+            new_tokens=new_tokens,
+            seed=seed,
+            **options,
+        )
+        found = store.load(cell)
+        try:
+            if found is None:
+                made = [
+                    generate(model, prompt, new_tokens, policy, budget, seed=seed + i, **options)
+                    for i in range(samples)
+                ]
+                found = _record(made, model.tokenizer)
+                store.save(cell, *found)
+            row |= found[0]
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            row |= {"status": "failed", "reason": str(error)}
+        rows.append(row)
+        if progress:
+            progress(done, len(tasks), "samples")
+    return pd.DataFrame(rows)
+
+
+def _record(made, tokenizer):
+    longest = max(len(item.continuation) for item in made)
+    ids = np.full((len(made), longest), -1)
+    for number, item in enumerate(made):
+        ids[number, : len(item.continuation)] = item.continuation
+    record = {
+        "self_bleu": self_bleu([item.continuation.tolist() for item in made]),
+        "kv_bytes": max(item.peak_kv_bytes for item in made),
+        "held_bytes": int(max(item.held_bytes.max() for item in made)),
+        "text": json.dumps(tokenizer.decode(made[0].continuation.tolist()))[1:-1],
+    }
+    return record, {"continuations": ids}

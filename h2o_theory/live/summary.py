@@ -1,0 +1,100 @@
+"""One line per policy and budget over all windows, with intervals over stretches of the text."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["mean_interval", "paired_increase", "summarise"]
+
+STRETCHES, REPLICATES = 32, 1000
+
+
+def mean_interval(values, seed=0):
+    """The mean of values along a text and its 95 % interval over 32 stretches of it.
+
+    Stretches, not tokens, are drawn with replacement: neighbours are alike. Under 64 values the
+    interval is the whole line.
+
+    Returns
+    -------
+    tuple (mean, low, high)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    mean = float(values.mean())
+    if len(values) < 2 * STRETCHES:
+        return mean, -math.inf, math.inf
+    parts = np.array_split(values, STRETCHES)
+    sums, counts = np.array([part.sum() for part in parts]), np.array([len(p) for p in parts])
+    drawn = np.random.default_rng(seed).integers(STRETCHES, size=(REPLICATES, STRETCHES))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return mean, float(min(low, mean)), float(max(high, mean))
+
+
+def paired_increase(losses, baseline):
+    """Mean difference of losses of the same tokens, with its interval; windows one after another.
+
+    Parameters
+    ----------
+    losses, baseline : list of float64 arrays
+        One per window; what either does not predict (NaN) is left out.
+    """
+    difference = np.concatenate(losses) - np.concatenate(baseline)
+    return mean_interval(difference[~np.isnan(difference)])
+
+
+def summarise(campaign):
+    """Mean over all scored tokens of all windows, best first within a budget.
+
+    Parameters
+    ----------
+    campaign : Campaign
+
+    Returns
+    -------
+    pandas.DataFrame
+        policy, parameters, budget, budget_tokens, windows, n (tokens), perplexity,
+        loss_increase over the full cache of the same tokens (nats per token) with ``low`` and
+        ``high`` of its 95 % interval, agreement, kl, kv_bytes and the share of the full cache's.
+        Failed cells are left out.
+    """
+    done = campaign.table[campaign.table["status"] == "done"]
+    full = {row.window: row for row in done[done["policy"] == "full"].itertuples()}
+    lines = []
+    names = ["budget_tokens", "policy", "parameters", "budget"]
+    for (budget_tokens, policy, parameters, budget), rows in done.groupby(names, sort=False):
+        rows = [row for row in rows.itertuples() if row.window in full]
+        if not rows:
+            continue
+        firsts = [row.tokens - int(row.n) for row in rows]
+        own = [campaign.losses[row.cell][first:] for row, first in zip(rows, firsts, strict=True)]
+        base = [
+            campaign.losses[full[row.window].cell][first:]
+            for row, first in zip(rows, firsts, strict=True)
+        ]
+        increase, low, high = paired_increase(own, base)
+        weights = [int(row.n) for row in rows]
+        lines.append(
+            {
+                "policy": policy,
+                "parameters": parameters,
+                "budget": budget,
+                "budget_tokens": budget_tokens,
+                "windows": len(rows),
+                "n": sum(weights),
+                "perplexity": math.exp(np.concatenate(own).mean()),
+                "loss_increase": increase,
+                "low": low,
+                "high": high,
+                "agreement": np.average([row.agreement for row in rows], weights=weights),
+                "kl": np.average([row.kl for row in rows], weights=weights),
+                "kv_bytes": int(max(row.kv_bytes for row in rows)),
+                "kv_share": max(row.kv_bytes / row.full_kv_bytes for row in rows),
+            }
+        )
+    columns = ["policy", "parameters", "budget", "budget_tokens", "windows", "n", "perplexity"]
+    columns += ["loss_increase", "low", "high", "agreement", "kl", "kv_bytes", "kv_share"]
+    table = pd.DataFrame(lines, columns=columns)
+    order = ["budget_tokens", "loss_increase"]
+    return table.sort_values(order, kind="stable").reset_index(drop=True)

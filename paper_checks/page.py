@@ -1,0 +1,52 @@
+"""The table of verdicts as one page of HTML that loads nothing."""
+
+import importlib.resources
+import json
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import jinja2
+
+import h2o_theory
+from h2o_theory.errors import BadArgument
+from h2o_theory.paper_checks.finding import VERDICTS
+from h2o_theory.paper_checks.outcome import summary
+
+__all__ = ["write_page"]
+
+
+def write_page(outcomes, path):
+    """Write the page; it takes its place when complete.
+
+    Raises
+    ------
+    BadArgument
+        If the place cannot be written.
+    """
+    template = importlib.resources.files(__package__).joinpath("page.html.j2")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    page = environment.from_string(template.read_text("utf-8")).render(
+        outcomes=outcomes,
+        summary=summary(outcomes),
+        counts=Counter(outcome.verdict for outcome in outcomes),
+        verdicts=VERDICTS,
+        version=h2o_theory.__version__,
+        text=_text,
+    )
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(page)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except OSError as error:
+        raise BadArgument("cannot write there", where=path, got=error.strerror) from None
+    return path
+
+
+def _text(value):
+    return value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)

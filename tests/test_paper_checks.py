@@ -1,0 +1,206 @@
+"""The register of verdicts: complete, well-formed, and what its checks observe."""
+
+import ast
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from h2o_theory.cli import main
+from h2o_theory.errors import BadArgument
+from h2o_theory.paper_checks import load_register, run_check, select
+from h2o_theory.paper_checks import register as register_module
+from h2o_theory.paper_checks.finding import (
+    ASSUMING,
+    FAILS,
+    HOLDS,
+    NOT_REPRODUCED,
+    OUT_OF_REACH,
+    REPRODUCED,
+    VERDICTS,
+    Finding,
+    judge,
+    plain,
+)
+from h2o_theory.paper_checks.outcome import Outcome, summary
+
+PAPER = (
+    # A. Setting
+    ("def-2.1", "def-D.12"),
+    ("def-2.2",),
+    ("alg-1",),
+    ("alg-2",),
+    ("remark-D.14",),
+    ("def-4.3", "remark-4.2"),
+    # B. Submodularity
+    ("def-D.1",),
+    ("def-D.2",),
+    ("def-D.3", "def-D.4"),
+    ("lemma-3.1",),
+    ("thm-D.17",),
+    ("cor-D.18",),
+    ("lemma-D.19",),
+    ("def-D.20", "def-D.22"),
+    ("remark-D.21",),
+    # C. The guarantee
+    ("def-D.23", "def-D.24"),
+    ("def-D.25", "def-D.26"),
+    ("def-D.27",),
+    ("def-D.28",),
+    ("lemma-D.29",),
+    ("lemma-D.30",),
+    ("lemma-D.31",),
+    ("thm-4.4", "thm-D.32"),
+    # D. Sparsity-preserving regression
+    ("def-D.33", "claim-D.34"),
+    (*(f"def-D.{number}" for number in (35, 36, 37, 38, 39, 40, 41, 43)), "claim-D.42"),
+    tuple(f"lemma-D.44.{part}" for part in range(1, 6)),
+    ("lemma-D.45",),
+    ("lemma-D.46",),
+    ("lemma-D.47.1", "lemma-D.47.2"),
+    ("lemma-D.48", "lemma-D.48.u"),
+    ("alg-4",),
+    ("thm-D.49",),
+    # E. Empirical claims
+    ("obs-sparsity",),
+    ("obs-20x",),
+    ("obs-power-law",),
+    ("obs-cooccurrence",),
+    ("obs-removal",),
+    ("obs-local-global",),
+    ("obs-h2o-20",),
+    ("obs-ablation",),
+    ("obs-shots",),
+    ("obs-streaming",),
+    ("obs-quant",),
+    ("obs-sparse-transformer",),
+    ("obs-topk",),
+    ("obs-spatten",),
+    ("obs-average",),
+    ("obs-early-bias",),
+    ("obs-belady",),
+    ("obs-memory",),
+    ("obs-mlp",),
+    ("obs-diversity",),
+    ("obs-throughput",),
+)
+"""The paper's numbering: statements that are stated together, in its order."""
+
+REGISTER = load_register()
+FAST = [row for row in REGISTER if not row.slow]
+
+
+def test_every_statement_of_the_paper_has_a_row_and_every_row_a_statement():
+    listed = [name for names in PAPER for name in names]
+    rows = [name for row in REGISTER for name in (row.id, *row.also)]
+    assert sorted(rows) == sorted(listed)
+    assert len(set(rows)) == len(rows)
+
+
+def test_every_row_names_a_check_and_every_check_has_a_row():
+    named = {row.check for row in REGISTER}
+    assert len(named) == len(REGISTER)
+    for check in named:
+        module, _, name = check.partition(":")
+        function = getattr(importlib.import_module(f"h2o_theory.paper_checks.{module}"), name)
+        assert function.__doc__, check
+    folder = Path(register_module.__file__).parent
+    prefixes = ("def_", "alg_", "remark_", "thm_", "cor_", "lemma_", "claim_", "obs_")
+    found = {
+        f"{path.stem}:{node.name}"
+        for path in folder.glob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(prefixes)
+    }
+    assert found == named
+
+
+@pytest.mark.parametrize("row", REGISTER, ids=lambda row: row.id)
+def test_a_row_says_what_its_verdict_needs(row):
+    assert row.verdict in VERDICTS
+    assert row.statement and row.place and row.kind and row.method
+    assert bool(row.assumption) == (row.verdict == ASSUMING)
+    assert bool(row.repaired) == (row.verdict == FAILS)
+    if row.verdict == OUT_OF_REACH:
+        assert row.command
+
+
+@pytest.mark.parametrize("row", FAST, ids=lambda row: row.id)
+def test_the_register_is_what_the_check_observes(row):
+    if row.check.startswith("d_"):
+        pytest.importorskip("torch", reason="the derivatives are checked with PyTorch")
+    finding = run_check(row)
+    assert row.agrees(finding), finding
+    assert finding.summary and finding.effort
+    assert json.dumps(plain(finding.numbers))
+    if row.verdict in (FAILS, ASSUMING):
+        assert finding.counterexample, "a failure is shown by an instance"
+        assert finding.remedy_holds is True
+    if row.verdict in (REPRODUCED, NOT_REPRODUCED):
+        assert "T = " in finding.effort and "[" in finding.summary, "model, text and an interval"
+
+
+def test_a_drifted_verdict_is_seen():
+    row = REGISTER[0]
+    other = Finding(HOLDS, "", "")
+    assert not row.agrees(other) and Outcome(row, other).drifted
+    unrepaired = Finding(row.verdict, "", "", remedy_holds=False)
+    assert not row.agrees(unrepaired) and "same test" in Outcome(row, unrepaired).difference
+    assert judge(None, None) == (HOLDS, None)
+    assert judge({"x": 1}, None) == (FAILS, True)
+    assert judge({"x": 1}, {"y": 2}, remedied=ASSUMING) == (ASSUMING, False)
+
+
+def test_ids_select_and_unknown_ones_are_named():
+    assert [row.id for row in select(REGISTER, ["thm-D.32", "alg-1"])] == ["thm-4.4", "alg-1"]
+    assert select(REGISTER, []) == REGISTER
+    with pytest.raises(BadArgument, match="alg-9"):
+        select(REGISTER, ["alg-9"])
+
+
+def test_summary_counts_and_names_what_differs():
+    row = next(row for row in REGISTER if row.verdict == FAILS)
+    good = Outcome(row, Finding(FAILS, "s", "e", {}, {"n": 1}, True))
+    bad = Outcome(row, Finding(HOLDS, "s", "e"))
+    assert "2 fails as stated" in summary([good, good]) and "2 have a repaired" in summary(
+        [good, good]
+    )
+    assert "1 differ from the register" in summary([good, bad])
+    assert "1 not run" in summary([Outcome(row, None, "no torch")])
+
+
+def test_command_line_prints_the_table(capsys):
+    assert main(["check", "def-D.1", "lemma-D.30"]) == 0
+    out = capsys.readouterr().out
+    assert "fails as stated" in out and "as recorded" in out and "2 statements" in out
+    assert main(["check", "lemma-D.30", "--long"]) == 0
+    out = capsys.readouterr().out
+    assert "counterexample" in out and "eps0" in out and "passes with" in out
+    assert main(["check", "lemma-D.30", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["observed"] == FAILS and row["agrees"] and row["finding"]["counterexample"]
+
+
+def test_command_line_refuses_an_unknown_id(capsys):
+    assert main(["check", "lemma-Z"]) == 2
+    assert "lemma-Z" in capsys.readouterr().err
+
+
+def test_command_line_exits_with_3_on_drift(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "changed", "made up")
+    )
+    assert main(["check", "alg-1"]) == 3
+    assert "recorded: fails as stated" in capsys.readouterr().out
+
+
+def test_the_page_holds_every_row_and_is_not_overwritten(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["check", "def-D.1", "lemma-D.30", "--html", str(page)]) == 0
+    text = page.read_text()
+    assert 'id="def-D.1"' in text and 'id="lemma-D.30"' in text and "http" not in text
+    assert main(["check", "def-D.1", "--html", str(page)]) == 2
+    assert main(["check", "def-D.1", "--html", str(page), "--overwrite"]) == 0
+    assert 'id="lemma-D.30"' not in page.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
