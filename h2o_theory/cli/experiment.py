@@ -38,7 +38,7 @@ def run(arguments):
     from h2o_theory.experiments import Study, find_experiment, language_reference, save_result
     from h2o_theory.recorder import load_model
     from h2o_theory.recorder.dataset import read_text
-    from h2o_theory.recorder.text import encode
+    from h2o_theory.recorder.encode import encode
 
     experiment = find_experiment(arguments.name)
     if arguments.text:

@@ -71,7 +71,7 @@ def run(arguments):
     from h2o_theory.live.campaign import run_live, windows_of
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.text import encode
+    from h2o_theory.recorder.encode import encode
 
     text, name = read_text(arguments.text), Path(arguments.text).name
     if arguments.samples == 1 or arguments.samples < 0:
