@@ -14,6 +14,7 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BudgetMatrix": "h2o_theory.engine",
     "H2OTheoryError": "h2o_theory.errors",
     "LayerSpec": "h2o_theory.trace",
     "PlainPolicy": "h2o_theory.engine",
@@ -22,17 +23,25 @@ _HOMES = {
     "certified_interval": "h2o_theory.engine",
     "certified_optimum": "h2o_theory.engine",
     "import_attention": "h2o_theory.trace",
+    "analyze": "h2o_theory.analysis",
     "load_model": "h2o_theory.recorder",
     "load_results": "h2o_theory.report",
     "measure_guarantee": "h2o_theory.guarantee",
     "open_trace": "h2o_theory.trace",
+    "read_budget_matrix": "h2o_theory.engine",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
+    "record_texts": "h2o_theory.recorder",
     "replay": "h2o_theory.engine",
     "replay_masks": "h2o_theory.masks",
+    "resolved_parts": "h2o_theory.engine",
+    "run_sweep": "h2o_theory.sweep",
+    "replay_transforms": "h2o_theory.transforms",
     "save_results": "h2o_theory.report",
+    "schedules": "h2o_theory.engine",
     "summary_table": "h2o_theory.report",
     "validate": "h2o_theory.trace",
+    "write_analysis": "h2o_theory.report",
     "write_report": "h2o_theory.report",
 }
 

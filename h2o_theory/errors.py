@@ -7,7 +7,9 @@ line prints them on one line and exits with code 2.
 __all__ = [
     "BadArgument",
     "BadBudget",
+    "CannotWrite",
     "ContractBroken",
+    "CorruptCell",
     "CorruptTrace",
     "DiskFull",
     "H2OTheoryError",
@@ -99,6 +101,14 @@ class NotEnoughData(BadArgument):
 
 class OutputExists(BadArgument):
     """The place to write to is already taken; nothing was overwritten."""
+
+
+class CannotWrite(H2OTheoryError):
+    """The disk is full or the place cannot be written; what was finished before is kept."""
+
+
+class CorruptCell(H2OTheoryError):
+    """The file of a sweep's cell is truncated or altered; nothing was read from it."""
 
 
 class TraceNotFound(H2OTheoryError):

@@ -5,19 +5,33 @@ import json
 import sys
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from h2o_theory.errors import BadArgument
 
 __all__ = [
+    "DEFAULT_POLICIES",
     "add_replay_options",
     "integers",
     "print_json",
     "print_table",
     "say",
+    "say_parts",
     "shown_progress",
 ]
+
+DEFAULT_POLICIES = (
+    "full,recent,sink,random,h2o,heavy,tova,lru,lfu,greedy,belady,belady_mass,optimum"
+)
+"""What is replayed when no policy is named."""
 
 _WIDTH_WITHOUT_TERMINAL = 160
 _FINISHED_BARS = 8
@@ -34,7 +48,8 @@ def shown_progress():
         yield _line_when_finished
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=console) as bars:
         known, finished = {}, []
 
         def progress(done, total, label):
@@ -57,6 +72,15 @@ def _line_when_finished(done, total, label):
 def say(text):
     """A remark for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_parts(parts):
+    """What every budget came to, on stderr: one line for each policy and resolved budget."""
+    for part in parts:
+        say(
+            f"{part['policy']} at {part['budget']} = {part['budget_tokens']} tokens "
+            f"(kv_heads: {part['heads']}): {part['parameters']}"
+        )
 
 
 def print_table(frame, title=""):
@@ -114,8 +138,9 @@ def add_replay_options(parser):
     parser.add_argument(
         "--policy",
         metavar="P,P,...",
-        default="full,recent,sink,random,h2o,heavy,tova,lru,lfu,greedy,belady,belady_mass,optimum",
-        help="policies, with parameters as in h2o:recent=0.25,rows=raw (default: all)",
+        default=DEFAULT_POLICIES,
+        help="policies, with parameters as in h2o:recent=0.25,rows=raw, or your own as "
+        "module:Class or file.py:Class (default: all)",
     )
     parser.add_argument(
         "--budget",

@@ -5,9 +5,11 @@ import sys
 
 import h2o_theory
 from h2o_theory.cli import (
+    analyze,
     bench,
     check,
     demo,
+    experiment,
     guarantee,
     import_,
     info,
@@ -18,6 +20,8 @@ from h2o_theory.cli import (
     record,
     replay,
     report,
+    sweep,
+    transforms,
     validate,
 )
 from h2o_theory.errors import H2OTheoryError
@@ -31,10 +35,14 @@ _VERBS = (
     validate,
     info,
     replay,
+    sweep,
     optimum,
     guarantee,
     masks,
+    transforms,
+    analyze,
     live,
+    experiment,
     check,
     report,
     ls,

@@ -3,15 +3,18 @@
 import sys
 
 from h2o_theory.cli.common import (
+    DEFAULT_POLICIES,
     add_replay_options,
     integers,
     print_json,
     print_table,
     say,
+    say_parts,
     shown_progress,
 )
 from h2o_theory.cli.provenance import provenance, without_output_error
-from h2o_theory.engine import replay
+from h2o_theory.engine import read_budget_matrix, replay, resolved_parts
+from h2o_theory.policies import parse_policies
 from h2o_theory.report import check_destination, save_results, summary_table
 from h2o_theory.trace import open_trace
 
@@ -30,6 +33,20 @@ def add_parser(verbs):
     )
     parser.add_argument("trace", metavar="TRACE")
     add_replay_options(parser)
+    parser.add_argument(
+        "--budget-matrix",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="one budget for each layer and kv_head, .json or .csv, in place of --budget; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--no-optimum",
+        dest="optimum",
+        action="store_false",
+        help="leave out the exact optimum, for long traces: no ratios to it",
+    )
     parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
     parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
     parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
@@ -43,15 +60,24 @@ def run(arguments):
     if arguments.out:
         check_destination(arguments.out, arguments.overwrite)
     trace = open_trace(arguments.trace)
+    policies = parse_policies(arguments.policy)
+    if not arguments.optimum and arguments.policy == DEFAULT_POLICIES:
+        policies = [policy for policy in policies if policy.name != "optimum"]
+    budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget
+    choice = {
+        "prefill": arguments.prefill,
+        "layers": integers(arguments.layers, "--layers"),
+        "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
+        "seed": arguments.seed,
+        "optimum": arguments.optimum,
+    }
+    say_parts(resolved_parts(trace, policies, budgets, **choice))
     with shown_progress() as progress:
         table = replay(
             trace,
-            arguments.policy,
-            arguments.budget,
-            prefill=arguments.prefill,
-            layers=integers(arguments.layers, "--layers"),
-            kv_heads=integers(arguments.kv_heads, "--kv-heads"),
-            seed=arguments.seed,
+            policies,
+            budgets,
+            **choice,
             workers=arguments.workers,
             progress=progress,
         )
@@ -64,6 +90,8 @@ def run(arguments):
     if arguments.json:
         print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
     else:
+        if not arguments.optimum:
+            say("without the optimum there are no ratios to it: they show as -")
         print_table(summary_table(table), f"mean over {_heads(table)} heads, {trace.name}")
 
 

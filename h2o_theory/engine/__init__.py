@@ -1,5 +1,6 @@
 """Replay of a trace under policies and budgets, and the measures taken on the way."""
 
+from h2o_theory.engine.budgets import BudgetMatrix, read_budget_matrix
 from h2o_theory.engine.certified import (
     CertifiedOptimum,
     certified_interval,
@@ -7,12 +8,18 @@ from h2o_theory.engine.certified import (
 )
 from h2o_theory.engine.plain import PlainPolicy
 from h2o_theory.engine.replay import COLUMNS, replay
+from h2o_theory.engine.schedules import schedules
+from h2o_theory.engine.tasks import resolved_parts
 
 __all__ = [
     "COLUMNS",
+    "BudgetMatrix",
     "CertifiedOptimum",
     "PlainPolicy",
     "certified_interval",
     "certified_optimum",
+    "read_budget_matrix",
     "replay",
+    "resolved_parts",
+    "schedules",
 ]

@@ -39,12 +39,15 @@ def gather(rows, g, b, position, n, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def visible_row(rows, b, position, n, raw, reduction, row, spare):
-    """Row b of the group over the visible entries: renormalised unless raw, reduced to one."""
+def visible_row(rows, sink_share, b, position, n, raw, reduction, row, spare):
+    """Row b of the group over the visible entries: renormalised unless raw, reduced to one.
+
+    A sink without a key stays in a cache that dropped keys: ``sink_share`` [G, B] joins the mass.
+    """
     group = rows.shape[0] if reduction != FIRST else 1
     for g in range(group):
         target = row if g == 0 else spare
-        mass = gather(rows, g, b, position, n, target)
+        mass = gather(rows, g, b, position, n, target) + sink_share[g, b]
         scale = 1.0
         if not raw:
             scale = 1.0 / mass if mass > 0.0 else 0.0
@@ -82,6 +85,7 @@ def welcome(t, slot, features, position, score, per_slot):
 
 def advance(
     rows,
+    sink_share,
     start,
     limits,
     features,
@@ -118,7 +122,7 @@ def advance(
         welcome(t, slot, features, position, score, per_slot)
         n += 1
         if limits[5]:
-            visible_row(rows, b, position, n, limits[6], limits[7], row, spare)
+            visible_row(rows, sink_share, b, position, n, limits[6], limits[7], row, spare)
         observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
         while n >= budget and t >= prefill - 1:
             rate(t, b, n, position, score, per_slot, memory, table, settings)  # noqa: F821
@@ -131,6 +135,7 @@ def advance(
 
 _SIGNATURE = void(
     float64[:, :, ::1],
+    float64[:, ::1],
     int64,
     int64[::1],
     float64[:, ::1],

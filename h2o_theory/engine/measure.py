@@ -1,4 +1,4 @@
-"""Measures of a schedule, taken row by row from the recorded attention alone.
+"""Measures of a schedule, taken block by block from the recorded attention alone.
 
 They use the schedule (``evicted_at``) and the rows and nothing of the policy that made it, so a
 mistake in a policy's bookkeeping cannot flatter its figures.
@@ -7,93 +7,76 @@ mistake in a policy's bookkeeping cannot flatter its figures.
 import numpy as np
 from numba import njit
 
+from h2o_theory.optimum import FRACTION_BITS
 from h2o_theory.policies.access import is_access
 
-__all__ = ["Measure", "count_accesses", "topk_mass"]
+__all__ = ["HeadTotals", "Measure", "topk_mass"]
 
 _FAST = {"reassoc", "nsz", "contract"}
+_UNIT = 2.0**FRACTION_BITS
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_accesses(mean_rows):
-    """Accessed keys of each full row, int64 [T]: its own, and those with a fair share of it."""
-    tokens = mean_rows.shape[0]
-    counts = np.zeros(tokens, dtype=np.int64)
-    for t in range(tokens):
-        for j in range(t + 1):
-            counts[t] += is_access(mean_rows[t, j], t + 1, j == t)
-    return counts
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _output_error(rows, b, values, outputs, visible, count, mass, kept):
-    """Relative distance of each query head's restricted output to the full one, summed.
-
-    Returns the sum and the number of heads whose full output is not zero. One pass over the
-    visible values serves the whole group.
-    """
-    group, width = outputs.shape[0], values.shape[1]
-    kept[:] = 0.0
-    for i in range(count):
-        j = np.uint64(visible[i])
-        for g in range(group):
-            weight = rows[g, b, j]
-            for d in range(width):
-                kept[g, d] += weight * values[j, d]
-    total, heads = 0.0, 0
-    for g in range(group):
-        scale = 1.0 / mass[g] if mass[g] > 0.0 else 0.0
-        distance, size = 0.0, 0.0
-        for d in range(width):
-            full = outputs[g, b, d]
-            distance += (kept[g, d] * scale - full) ** 2
-            size += full * full
-        if size > 0.0:
-            total += np.sqrt(distance / size)
-            heads += 1
-    return total, heads
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _measure_block(
-    rows, fixed, mean, values, outputs, start, skip, evicted_at, visible, count, mass, retained
-):
-    """Measure rows ``skip ..`` of a block; ``visible[:count]`` is carried from block to block.
-
-    Fills ``mass`` [G, B - skip] and the fixed-point ``retained`` [B - skip]; returns the new
-    count, the visible accessed keys, the sum of output errors and how many there were. O(k) per
-    row, O(k d) with values.
-    """
-    group = rows.shape[0]
-    kept, own_mass = np.zeros((group, values.shape[1])), np.zeros(group)
-    hits, error_sum, error_count = 0, 0.0, 0
-    for b in range(rows.shape[1]):
+def _count_accesses(mean, start, skip):
+    """Accessed keys of the full rows ``skip ..`` of a block: own ones, and those with a fair share
+    of the row."""
+    count = 0
+    for b in range(skip, mean.shape[0]):
         t = start + b
-        remaining = 0
-        for i in range(count):
-            visible[remaining] = visible[i]
-            remaining += evicted_at[visible[i]] >= t
-        visible[remaining] = t
-        count = remaining + 1
-        if b < skip:
-            continue
-        for g in range(group):
+        for j in range(t + 1):
+            count += is_access(mean[b, j], t + 1, j == t)
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _measure_block(rows, mean, start, skip, members, leaves, mass, retained, weights):
+    """Measure rows ``skip ..`` of a block over ``members``, the keys that any of them sees.
+
+    Member i is visible to row t iff it has arrived and ``t <= leaves[i]``. Fills the retained mass
+    ``mass`` [G, B], its group mean in fixed point ``retained`` [B] (whole numbers below 2^53, so
+    their float sums are exact in any order) and, if it is not empty, ``weights`` [G, B, U], the
+    visible part of the rows. Returns the visible accessed keys. O(G U) per row.
+    """
+    hits = 0
+    for b in range(skip, rows.shape[1]):
+        t = start + b
+        arrived = members.size - (rows.shape[1] - 1 - b)
+        total = 0.0
+        for i in range(arrived):
+            value = mean[b, np.uint64(members[i])] if leaves[i] >= t else -1.0
+            total += np.rint(max(value, 0.0) * _UNIT)
+            hits += is_access(value, t + 1, i == arrived - 1)
+        retained[b] = total
+        for g in range(rows.shape[0]):
             total = 0.0
-            for i in range(count):
-                total += rows[g, b, np.uint64(visible[i])]
-            own_mass[g] = total
-            mass[g, b - skip] = total
-        total_fixed = 0
-        for i in range(count):
-            j = np.uint64(visible[i])
-            total_fixed += fixed[b, j]
-            hits += is_access(mean[b, j], t + 1, visible[i] == t)
-        retained[b - skip] = total_fixed
-        if values.shape[1] > 0:
-            error, heads = _output_error(rows, b, values, outputs, visible, count, own_mass, kept)
-            error_sum += error
-            error_count += heads
-    return count, hits, error_sum, error_count
+            for i in range(arrived):
+                value = rows[g, b, np.uint64(members[i])] if leaves[i] >= t else 0.0
+                total += value
+                if weights.size > 0:
+                    weights[g, b, i] = value
+            mass[g, b] = total
+    return hits
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _output_errors(kept, outputs, mass, skip):
+    """Relative distances of ``kept`` / ``mass`` [G, B, dv] to the full outputs, summed.
+
+    Returns the sum and the number of rows whose full output is not zero.
+    """
+    total, count = 0.0, 0
+    for g in range(kept.shape[0]):
+        for b in range(skip, kept.shape[1]):
+            scale = 1.0 / mass[g, b] if mass[g, b] > 0.0 else 0.0
+            distance, size = 0.0, 0.0
+            for d in range(kept.shape[2]):
+                full = outputs[g, b, d]
+                distance += (kept[g, b, d] * scale - full) ** 2
+                size += full * full
+            if size > 0.0:
+                total += np.sqrt(distance / size)
+                count += 1
+    return total, count
 
 
 class Measure:
@@ -108,44 +91,43 @@ class Measure:
 
     def __init__(self, schedule, prefill):
         self._schedule, self._prefill = schedule, prefill
-        self._visible, self._count = np.zeros(len(schedule), dtype=np.int64), 0
+        self._held = np.zeros(0, dtype=np.int64)
         self._retained, self._total_fixed = [], 0
         self._error_sum, self._error_count = 0.0, 0
         self._divergence_sum, self._divergence_count = 0.0, 0
         self._hits = 0
 
-    def add(self, rows, fixed, mean, start, values, outputs):
-        """Measure a block ``rows`` [G, B, T] that begins at row ``start``.
+    def add(self, block, values, outputs):
+        """Measure a :class:`h2o_theory.engine.rows.Block`.
 
-        ``fixed`` and ``mean`` are its rows [B, T] of the group mean; ``values`` [T, dv] and the
-        full ``outputs`` [G, B, dv] have dv = 0 when the trace holds no values.
+        ``values`` [T, dv] and the full ``outputs`` [G, B, dv] have dv = 0 when the trace holds no
+        values. A sink without a key stays in the denominator of a restricted row.
         """
+        self._add(*block, values, outputs)
+
+    def _add(self, start, rows, mean, sink_share, values, outputs):
         group, block = rows.shape[:2]
+        members = np.concatenate([self._held, np.arange(start, start + block)])
+        leaves = self._schedule[members]
         skip = min(max(self._prefill - start, 0), block)
-        mass = np.empty((group, block - skip))
-        retained = np.empty(block - skip, dtype=np.int64)
-        self._count, hits, error_sum, error_count = _measure_block(
-            rows,
-            fixed,
-            mean,
-            values,
-            outputs,
-            start,
-            skip,
-            self._schedule,
-            self._visible,
-            self._count,
-            mass,
-            retained,
-        )
-        self._total_fixed += int(retained.sum())
-        self._retained.append(mass.mean(axis=0))
-        self._hits += hits
-        self._error_sum += error_sum
-        self._error_count += error_count
-        with np.errstate(divide="ignore"):
-            self._divergence_sum -= float(np.log(mass).sum())
-        self._divergence_count += mass.size
+        if skip < block:
+            mass, retained = np.ones((group, block)), np.zeros(block)
+            has_values = values.shape[1] > 0
+            weights = np.zeros((group, block, members.size) if has_values else (0, 0, 0))
+            self._hits += _measure_block(
+                rows, mean, start, skip, members, leaves, mass, retained, weights
+            )
+            self._total_fixed += int(retained.sum())
+            self._retained.append(mass[:, skip:].mean(axis=0))
+            if has_values:
+                kept = (weights.reshape(group * block, -1) @ values[members]).reshape(outputs.shape)
+                error, count = _output_errors(kept, outputs, mass + sink_share, skip)
+                self._error_sum += error
+                self._error_count += count
+            with np.errstate(divide="ignore"):
+                self._divergence_sum -= float(np.log((mass + sink_share)[:, skip:]).sum())
+            self._divergence_count += group * (block - skip)
+        self._held = members[leaves >= start + block]
 
     def total_fixed(self):
         """J in fixed point: an exact integer."""
@@ -160,7 +142,10 @@ class Measure:
         return self._error_sum / self._error_count if self._error_count else float("nan")
 
     def divergence(self):
-        """Mean KL(renormalised A || A) = -log(retained mass), nats, over rows and query heads."""
+        """Mean KL(renormalised A || A) = -log(retained mass), nats, over rows and query heads.
+
+        With a sink that belongs to no key, its share counts as retained.
+        """
         return max(self._divergence_sum, 0.0) / self._divergence_count
 
     def hits(self):
@@ -168,11 +153,38 @@ class Measure:
         return self._hits
 
 
-def topk_mass(fixed, budgets, prefill):
-    """Per-row top-k bound in fixed point, ``{k: sum over scored rows of the k largest keys}``.
+class HeadTotals:
+    """What the scored rows of a head hold whatever the policy: accesses and the largest entries.
 
-    Forgets history (keys may come back), so it is at least the optimum. O(T^2 log T).
+    O(T log T) per row.
     """
+
+    def __init__(self, tokens, prefill):
+        self._prefill = prefill
+        self._ranked, self.accesses = np.zeros(tokens, dtype=np.int64), 0
+
+    def add(self, block):
+        """Count a :class:`h2o_theory.engine.rows.Block`."""
+        start, mean = block.start, block.mean
+        skip = min(max(self._prefill - start, 0), len(mean))
+        if skip == len(mean):
+            return
+        seen = mean[skip:, : start + len(mean)]
+        self.accesses += _count_accesses(mean, start, skip)
+        ranked = np.sort(seen, axis=-1)
+        whole = np.rint(ranked * _UNIT).sum(axis=0).astype(np.int64)
+        self._ranked[: whole.size] += whole[::-1]
+
+    def topk(self, budget):
+        """Per-row top-k bound in fixed point: sum over scored rows of the ``budget`` largest keys.
+
+        Forgets history (keys may come back), so it is at least the optimum.
+        """
+        return int(self._ranked[:budget].sum())
+
+
+def topk_mass(fixed, budgets, prefill):
+    """Per-row top-k bound of fixed-point rows [T, T] at each budget, ``{k: sum}``."""
     descending = -np.sort(-fixed[prefill:], axis=-1)
-    sums = np.cumsum(descending, axis=-1).sum(axis=0)
+    sums = np.cumsum(descending.sum(axis=0))
     return {budget: int(sums[budget - 1]) for budget in budgets}

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 from h2o_theory.attention import renormalise
-from h2o_theory.policies.base import Parts
+from h2o_theory.policies.base import Parts, checked_parts
 from h2o_theory.policies.choose import lowest
 from h2o_theory.policies.tensors import TENSORS, require
 
@@ -93,12 +93,12 @@ class PlainRun:
         policy = copy.deepcopy(policy)
         self.policy, self.context = policy, context
         self.evicted_at = np.full(context.tokens, context.tokens, dtype=np.int64)
-        self._parts = policy.parts(context.budget)
+        self._parts = checked_parts(policy, context.budget)
         if policy.kind == "clairvoyant":
             policy.future = mean_rows
         policy.start(dataclasses.replace(context, tensors=None))
 
-    def advance(self, rows, start):
+    def advance(self, rows, start, sink_share=None):
         """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
         context, parts = self.context, self._parts
         for b in range(rows.shape[1]):
@@ -107,7 +107,8 @@ class PlainRun:
             visible = np.flatnonzero(seen)
             block = rows[:, b, : t + 1]
             if self.policy.rows == "renormalised":
-                block = renormalise(block, seen)
+                share = 0.0 if sink_share is None else sink_share[:, b, None]
+                block = renormalise(block, seen, share)
             row = _REDUCE[self.policy.group](block)[visible]
             self._show_tensors(t)
             self.policy.observe(t, visible, row)

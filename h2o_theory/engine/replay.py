@@ -1,19 +1,18 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
-import functools
 import os
 
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
-from h2o_theory.engine.advance import compiled_advance
-from h2o_theory.engine.head import Head, Task, replay_head, shared_schedules
-from h2o_theory.engine.stack import compiled_stack_pass
-from h2o_theory.engine.tensors import check_tensors
+from h2o_theory.engine.compiling import compile_policies
+from h2o_theory.engine.head import replay_head
+from h2o_theory.engine.shared import decide_shared
+from h2o_theory.engine.tasks import chosen_heads, make_tasks
 from h2o_theory.engine.threads import in_threads
-from h2o_theory.errors import BadArgument, OutOfRange
-from h2o_theory.policies import Policy, parse_budgets, parse_policies
+from h2o_theory.errors import BadArgument
 
-__all__ = ["COLUMNS", "replay"]
+__all__ = ["COLUMNS", "replay", "results_table"]
 
 COLUMNS = (
     "trace",
@@ -61,6 +60,7 @@ def replay(
     layers=None,
     kv_heads=None,
     seed=0,
+    optimum=True,
     workers=None,
     progress=None,
 ):
@@ -75,17 +75,20 @@ def replay(
     ----------
     trace : Trace
         From :func:`h2o_theory.open_trace` or :meth:`h2o_theory.Trace.from_attention`.
-    policies : str or list
-        ``"h2o,recent,lru"``, ``"h2o:recent=0.25,rows=raw"``, policy objects, or instances of
-        your own :class:`h2o_theory.PlainPolicy`.
-    budgets : str, int or list
-        ``"5%,10%,64"``: shares of T (exact, floored, at least 1) or tokens.
+    policies : str, policy, or list of these
+        ``"h2o:recent=0.25,lru"``, ``"module:Class"``, ``"file.py:Class:parameter=1"``, or objects.
+    budgets : int, str, dict, array [layers, kv_heads], BudgetMatrix, callable, or a list of these
+        ``"10%"`` of T (exact, floored, at least 1) or tokens, the same for all heads; or one
+        budget for each kv_head: ``{(layer, kv_head): k}``, an array, a
+        :class:`h2o_theory.BudgetMatrix`, or a rule ``rule(trace, prefill)`` that returns one.
     prefill : int
         0 (streaming, the setting of the theory) or the number of prompt rows.
     layers, kv_heads : list of int, optional
         All by default.
     seed : int
         For random policies; each head draws from a stream of its own.
+    optimum : bool
+        False leaves out the exact optimum: its three columns are then NaN.
     workers : int, optional
         Threads; the number of cores by default. Results do not depend on it.
     progress : callable (done, total, label), optional
@@ -97,7 +100,7 @@ def replay(
         One row per layer, kv_head, policy and budget; columns :data:`COLUMNS`. Masses are means
         per scored row. ``approximation_ratio`` is J(policy) / J(OPT), both exact integers in
         units of 2^-36, OPT the best evict-only schedule at the same budget, prefill and rows
-        (NaN where OPT itself retains nothing);
+        (NaN where OPT itself retains nothing, and without the optimum);
         ``topk_bound_ratio`` divides by the per-row top-k bound instead; ``lost_mass_ratio`` is
         (n - J) / (n - J(OPT)). ``level`` is ``open``: rows come from the full cache, so how
         eviction changes later queries is not seen.
@@ -109,123 +112,37 @@ def replay(
 
     Notes
     -----
-    Per head O(K T^2) for the optimum up to the largest budget K, O(k T) per policy, 16 T^2 bytes
-    plus the solver's 8 T^2; rows are generated in blocks and shared by all policies and budgets.
+    Rows are generated in blocks of B and shared by all policies and budgets. Per head O(k T) for a
+    policy, O(T^2 log T) for the top-k bound; O(G B T) memory. The optimum takes O(K T^2) time up
+    to the largest budget K and 24 T^2 bytes; each clairvoyant policy 16 T^2 bytes.
     """
-    policies = _checked_policies(policies)
-    if not 0 <= prefill < trace.tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {trace.tokens - 1}",
-        )
+    heads = chosen_heads(trace, layers, kv_heads)
+    tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
     if workers is not None and workers < 1:
         raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
-    tasks = _tasks(policies, budgets, trace.tokens)
-    layers = trace.layers if layers is None else tuple(layers)
-    heads = [
-        Head(layer, kv_head, prefill, seed)
-        for layer in layers
-        for kv_head in _kv_heads(trace, layer, kv_heads)
-    ]
-    if not heads:
-        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
-    check_tensors(trace, layers, policies)
-    _compile(policies, progress)
-
+    first = tasks[heads[0]]
+    compile_policies([task.policy for task in first], progress)
     threads = workers or os.cpu_count() or 1
-    schedules = _shared(trace, layers, tasks, prefill, seed, threads, progress)
-    results = in_threads(
-        lambda head: replay_head(trace, head, tasks, schedules[head.layer]),
-        heads,
-        threads,
-        progress,
-        "replay",
-    )
-    table = pd.DataFrame([record for records in results for record in records])
+    layers = sorted({layer for layer, _ in heads})
+    # One thread of matrix products each: more would compete, and sums could depend on how many.
+    with threadpool_limits(1, user_api="blas"):
+        shared = decide_shared(trace, layers, first, threads, progress)
+        results = in_threads(
+            lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
+            heads,
+            threads,
+            progress,
+            "replay",
+        )
+    return results_table(trace, [record for records in results for record in records])
+
+
+def results_table(trace, records):
+    """Records of :func:`replay_head` with the trace's columns, in the order of COLUMNS."""
+    table = pd.DataFrame(records)
     table["trace"], table["trace_id"] = trace.name, trace.trace_id
     table["model"] = trace.spec.model.get("id", "unknown")
     table["tokens"] = trace.tokens
-    table["group"] = table["layer"].map({layer: trace.layer(layer).group for layer in layers})
-    return table[list(COLUMNS)]
-
-
-def _shared(trace, layers, tasks, prefill, seed, threads, progress):
-    """Schedules of the sets that heads share, ``{layer: {index of task: schedule}}``.
-
-    A set of the whole model is decided by all recorded layers, whichever were chosen.
-    """
-    schedules = {layer: {} for layer in layers}
-    for scope, groups in (("layer", [[layer] for layer in layers]), ("model", [trace.layers])):
-        chosen = [i for i, task in enumerate(tasks) if task.policy.scope == scope]
-        if not chosen:
-            continue
-        decide = functools.partial(
-            shared_schedules, trace, tasks=[tasks[i] for i in chosen], prefill=prefill, seed=seed
-        )
-        found = in_threads(decide, groups, threads, progress, f"sets shared by the {scope}")
-        for group, decided in zip(groups, found, strict=True):
-            for layer in set(group) & set(layers):
-                schedules[layer].update(zip(chosen, decided, strict=True))
-    return schedules
-
-
-def _checked_policies(policies):
-    policies = parse_policies(policies)
-    for policy in policies:
-        if not isinstance(policy, Policy) and not hasattr(policy, "rate"):
-            raise BadArgument(
-                "this is not a policy",
-                where="policies",
-                got=repr(policy),
-                expected="a name, a shipped policy or an instance of a PlainPolicy subclass",
-            )
-    return policies
-
-
-def _tasks(policies, budgets, tokens):
-    """Every policy at every budget, resolved and described once so that errors come first."""
-    tasks = []
-    resolved = [(budget.text, budget.resolve(tokens)) for budget in parse_budgets(budgets)]
-    for policy in policies:
-        if policy.name == "full":
-            tasks.append(Task(policy, tokens, "100%"))
-            continue
-        tasks += [Task(policy, budget, text) for text, budget in resolved]
-    seen = set()
-    for task in tasks:
-        key = (task.policy.name, task.policy.describe(task.budget), task.budget_text)
-        if key in seen:
-            raise BadArgument(
-                "the same policy or budget was given twice",
-                where=task.policy.name,
-                got=f"{key[1]} at {task.budget_text}",
-            )
-        seen.add(key)
-    return tasks
-
-
-def _compile(policies, progress):
-    """Compile before the threads start, so that the wait is shown for what it is."""
-    classes = sorted({type(p) for p in policies if isinstance(p, Policy)}, key=lambda c: c.name)
-    for done, policy_class in enumerate(classes, start=1):
-        if policy_class.name not in ("full", "optimum"):
-            compiled_advance(policy_class)
-            if any(p.nested for p in policies if isinstance(p, policy_class)):
-                compiled_stack_pass(policy_class)
-        if progress:
-            progress(done, len(classes), "loading policies (compiled on the first run)")
-
-
-def _kv_heads(trace, layer, kv_heads):
-    available = trace.kv_heads(layer)
-    for kv_head in kv_heads or ():
-        if kv_head not in available:
-            raise OutOfRange(
-                "the trace holds no such kv_head",
-                where=f"{trace.name}, layer {layer}",
-                got=kv_head,
-                expected=" or ".join(map(str, available)),
-            )
-    return available if kv_heads is None else kv_heads
+    groups = {layer: trace.layer(layer).group for layer in table["layer"].unique()}
+    table["group"] = table["layer"].map(groups)
+    return table[[name for name in COLUMNS if name in table]]

@@ -5,7 +5,7 @@ import numpy as np
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.plain import PlainRun
 from h2o_theory.policies import Policy
-from h2o_theory.policies.base import GROUP_REDUCTIONS
+from h2o_theory.policies.base import GROUP_REDUCTIONS, checked_parts
 from h2o_theory.policies.tensors import require
 
 __all__ = ["CompiledRun", "audit", "features_of", "future_table", "make_run", "row_kind"]
@@ -16,7 +16,7 @@ class CompiledRun:
 
     def __init__(self, policy, context, mean_rows):
         tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
-        parts = policy.parts(context.budget)
+        parts = checked_parts(policy, context.budget)
         per_slot, memory = policy.sizes(context)
         self._loop = compiled_advance(type(policy))
         self._limits = np.array(
@@ -40,10 +40,14 @@ class CompiledRun:
         self._table = future_table(policy, mean_rows)
         self.evicted_at = np.full(tokens, tokens, dtype=np.int64)
 
-    def advance(self, rows, start):
-        """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
+    def advance(self, rows, start, sink_share=None):
+        """Replay a block ``rows`` [G, B, T] that begins at row ``start``.
+
+        ``sink_share`` [G, B] is what a sink without a key takes of each row; nothing by default.
+        """
         self._loop(
             rows,
+            no_sinks(rows) if sink_share is None else sink_share,
             start,
             self._limits,
             self._features,
@@ -57,6 +61,11 @@ class CompiledRun:
             self._spare,
             self.evicted_at,
         )
+
+
+def no_sinks(rows):
+    """The sink shares of a block of a layer without sinks: zeros [G, B]."""
+    return np.zeros(rows.shape[:2])
 
 
 def row_kind(policy):

@@ -11,13 +11,15 @@ import numpy as np
 from numba import float64, int64, void
 
 from h2o_theory.engine.advance import compiled_loop, visible_row, welcome
-from h2o_theory.engine.run import features_of, future_table, row_kind
+from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
+from h2o_theory.policies.base import checked_parts
 
 __all__ = ["StackRun", "compiled_stack_pass"]
 
 
 def stack_pass(
     rows,
+    sink_share,
     start,
     limits,
     features,
@@ -45,7 +47,7 @@ def stack_pass(
         n = t + 1
         welcome(t, t, features, position, score, per_slot)
         if limits[4]:
-            visible_row(rows, b, position, n, limits[5], limits[6], row, spare)
+            visible_row(rows, sink_share, b, position, n, limits[5], limits[6], row, spare)
         observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
         if t < prefill - 1:
             continue
@@ -76,6 +78,7 @@ def stack_pass(
 
 _SIGNATURE = void(
     float64[:, :, ::1],
+    float64[:, ::1],
     int64,
     int64[::1],
     float64[:, ::1],
@@ -106,7 +109,7 @@ class StackRun:
 
     def __init__(self, policy, contexts, mean_rows):
         tokens, context = contexts[0].tokens, contexts[0]
-        parts = policy.parts(context.budget)
+        parts = checked_parts(policy, context.budget)
         window = max(parts.n_recent - 1, 0)
         self._loop = compiled_stack_pass(type(policy))
         self._limits = np.array(
@@ -127,10 +130,11 @@ class StackRun:
         self._out = np.full((len(contexts), tokens), tokens, dtype=np.int64)
         self.schedules = [self._out[place] for place in np.argsort(order)]
 
-    def advance(self, rows, start):
+    def advance(self, rows, start, sink_share=None):
         """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
         self._loop(
             rows,
+            no_sinks(rows) if sink_share is None else sink_share,
             start,
             self._limits,
             self._features,

@@ -2,6 +2,7 @@
 
 from h2o_theory.policies.base import Context, Parts, Policy
 from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
+from h2o_theory.policies.load import load_policy
 from h2o_theory.policies.registry import available, make_policy, parse_policies, register
 from h2o_theory.policies.tensors import TENSORS, Tensors
 
@@ -13,6 +14,7 @@ __all__ = [
     "Policy",
     "Tensors",
     "available",
+    "load_policy",
     "make_policy",
     "parse_budget",
     "parse_budgets",

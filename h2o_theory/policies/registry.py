@@ -5,6 +5,7 @@ import pkgutil
 
 from h2o_theory.errors import BadArgument, UnknownPolicy
 from h2o_theory.policies.base import Policy
+from h2o_theory.policies.load import load_policy, names_a_class
 from h2o_theory.policies.parse import make_named, split_names
 
 __all__ = ["available", "make_policy", "parse_policies", "register"]
@@ -31,7 +32,9 @@ def available():
 
 
 def make_policy(text):
-    """A policy from ``"name"`` or ``"name:parameter=value,parameter=value"``.
+    """A policy from ``"name"`` or ``"name:parameter=value,parameter=value"``, or of the user's own.
+
+    ``"module:Class"`` and ``"file.py:Class"`` are read by :func:`h2o_theory.policies.load_policy`.
 
     Raises
     ------
@@ -40,7 +43,10 @@ def make_policy(text):
     BadArgument
         For an unknown parameter or a value of the wrong type.
     """
-    return make_named(text, available(), UnknownPolicy)
+    classes = available()
+    if text.partition(":")[0].strip() not in classes and names_a_class(text):
+        return load_policy(text)
+    return make_named(text, classes, UnknownPolicy)
 
 
 def parse_policies(policies):

@@ -1,0 +1,72 @@
+"""The schedules of one policy, for whoever measures something else than a replay does."""
+
+import os
+
+from threadpoolctl import threadpool_limits
+
+from h2o_theory.engine.compiling import compile_policies
+from h2o_theory.engine.head import head_schedules
+from h2o_theory.engine.shared import decide_shared
+from h2o_theory.engine.tasks import chosen_heads, make_tasks
+from h2o_theory.engine.threads import in_threads
+from h2o_theory.errors import BadArgument
+
+__all__ = ["schedules"]
+
+
+def schedules(
+    trace,
+    policy,
+    budget,
+    *,
+    prefill=0,
+    layers=None,
+    kv_heads=None,
+    seed=0,
+    workers=None,
+    progress=None,
+):
+    """When each token is evicted: the schedules that :func:`replay` measures, without measures.
+
+    Parameters
+    ----------
+    trace : Trace
+    policy : str or policy
+        One, of any kind and scope; arguments otherwise as :func:`replay`.
+    budget : int, str, dict, array [layers, kv_heads], BudgetMatrix or callable
+        One.
+
+    Returns
+    -------
+    dict
+        ``{(layer, kv_head): evicted_at}`` with ``evicted_at`` int64 [T]: key j is visible to row t
+        iff ``j <= t <= evicted_at[j]``; T where j was never evicted.
+
+    Raises
+    ------
+    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+        Before any work is done.
+
+    Notes
+    -----
+    One pass over the rows in blocks of B, O(G B T) memory; a clairvoyant policy takes 16 T^2 bytes
+    a head and ``optimum`` 24 T^2.
+    """
+    heads = chosen_heads(trace, layers, kv_heads)
+    tasks = make_tasks(trace, [policy], budget, heads, prefill=prefill, seed=seed)
+    first = tasks[heads[0]]
+    if len(first) != 1:
+        raise BadArgument("one budget is needed", where="budget", got=len(first), expected=1)
+    compile_policies([first[0].policy], progress)
+    threads = workers or os.cpu_count() or 1
+    with threadpool_limits(1, user_api="blas"):
+        layers = sorted({layer for layer, _ in heads})
+        shared = decide_shared(trace, layers, first, threads, progress)
+        found = in_threads(
+            lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
+            heads,
+            threads,
+            progress,
+            "schedules",
+        )
+    return dict(zip(heads, found, strict=True))

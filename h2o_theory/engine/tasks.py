@@ -1,0 +1,138 @@
+"""What a replay is to do on each kv_head, checked and resolved before any work starts."""
+
+from h2o_theory.engine.budgets import resolve_budgets
+from h2o_theory.engine.head import Task
+from h2o_theory.engine.tensors import check_tensors
+from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.policies import Policy, parse_policies
+from h2o_theory.policies.base import checked_parts
+
+__all__ = ["check_policies", "chosen_heads", "make_tasks", "resolved_parts"]
+
+
+def chosen_heads(trace, layers=None, kv_heads=None):
+    """The (layer, kv_head) pairs to replay; raises OutOfRange or BadArgument for a bad choice."""
+    heads = []
+    for layer in trace.layers if layers is None else layers:
+        available = trace.kv_heads(layer)
+        for kv_head in available if kv_heads is None else kv_heads:
+            if kv_head not in available:
+                raise OutOfRange(
+                    "the trace holds no such kv_head",
+                    where=f"{trace.name}, layer {layer}",
+                    got=kv_head,
+                    expected=" or ".join(map(str, available)),
+                )
+            heads.append((layer, kv_head))
+    if not heads:
+        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
+    return list(dict.fromkeys(heads))
+
+
+def check_policies(policies):
+    """A list of policy objects from names and objects; raises UnknownPolicy or BadArgument."""
+    policies = parse_policies(policies)
+    for policy in policies:
+        if not isinstance(policy, Policy) and not hasattr(policy, "rate"):
+            raise BadArgument(
+                "this is not a policy",
+                where="policies",
+                got=repr(policy),
+                expected="a name, a shipped policy or an instance of a PlainPolicy subclass",
+            )
+    return policies
+
+
+def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=True):
+    """Every policy at every budget on every kv_head, ``{(layer, kv_head): [Task, ...]}``.
+
+    The lists have equal length and order. Parts are resolved and described once, so that what
+    cannot run is refused here.
+
+    Raises
+    ------
+    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+    """
+    policies = check_policies(policies)
+    if not 0 <= prefill < trace.tokens:
+        raise OutOfRange(
+            "prefill leaves no row to score",
+            where="prefill",
+            got=prefill,
+            expected=f"0 to {trace.tokens - 1}",
+        )
+    if not optimum and any(policy.name == "optimum" for policy in policies):
+        raise BadArgument(
+            "the policy optimum cannot run without the optimum",
+            where="policies",
+            hint="Leave the policy out, or do not switch the optimum off",
+        )
+    check_tensors(trace, sorted({layer for layer, _ in heads}), policies)
+    resolved = resolve_budgets(trace, budgets, heads, prefill)
+    for policy in policies:
+        if policy.scope != "kv_head":
+            _check_shared_budget(policy, resolved)
+    tasks = {head: [] for head in heads}
+    for head in heads:
+        for policy in policies:
+            if policy.name == "full":
+                tasks[head].append(Task(policy, trace.tokens, "100%", prefill, seed))
+                continue
+            for text, tokens in resolved:
+                tasks[head].append(Task(policy, tokens[head], text, prefill, seed))
+        _refuse_repeated(tasks[head])
+        for task in tasks[head]:
+            if task.policy.kind != "reference":
+                checked_parts(task.policy, task.budget)
+    return tasks
+
+
+def resolved_parts(
+    trace, policies, budgets, *, prefill=0, layers=None, kv_heads=None, seed=0, optimum=True
+):
+    """What the budgets of a replay come to, before it runs; arguments as :func:`replay`.
+
+    Returns
+    -------
+    list of dict
+        ``policy``, ``budget`` (as asked for), ``budget_tokens``, ``parameters`` (the parts, which
+        sum to the budget, and the rest) and ``heads``, the number of kv_heads that have it: one
+        entry for every different resolution, in order. Raises what :func:`replay` raises.
+    """
+    heads = chosen_heads(trace, layers, kv_heads)
+    tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
+    counts = {}
+    for own in tasks.values():
+        for task in own:
+            parameters = task.policy.describe(task.budget)
+            key = (task.policy.name, task.budget_text, task.budget, parameters)
+            counts[key] = counts.get(key, 0) + 1
+    names = ("policy", "budget", "budget_tokens", "parameters")
+    return [dict(zip(names, key, strict=True)) | {"heads": n} for key, n in counts.items()]
+
+
+def _check_shared_budget(policy, resolved):
+    """Heads that share a set share its budget."""
+    for text, tokens in resolved:
+        seen = {}
+        for (layer, _), budget in tokens.items():
+            place = f"layer {layer}" if policy.scope == "layer" else "the model"
+            if seen.setdefault(place, budget) != budget:
+                raise BadBudget(
+                    "heads that share a retained set need the same budget",
+                    where=policy.name,
+                    got=f"{seen[place]} and {budget} in {place}, {text}",
+                )
+
+
+def _refuse_repeated(tasks):
+    seen = set()
+    for task in tasks:
+        key = (task.policy.name, task.policy.describe(task.budget), task.budget_text)
+        if key in seen:
+            raise BadArgument(
+                "the same policy or budget was given twice",
+                where=task.policy.name,
+                got=f"{key[1]} at {task.budget_text}",
+            )
+        seen.add(key)

@@ -1,0 +1,88 @@
+"""The table of a sweep: every cell in the order of the grid, the same bytes whoever computed it."""
+
+import os
+
+import numba
+import numpy as np
+import pandas as pd
+
+from h2o_theory.engine.replay import COLUMNS
+from h2o_theory.errors import CannotWrite
+from h2o_theory.policies import parse_policies
+from h2o_theory.sweep.plan import engine_version
+
+__all__ = ["SWEEP_COLUMNS", "write_table"]
+
+SWEEP_COLUMNS = (*(name for name in COLUMNS if name != "seconds"), "status", "reason")
+"""Columns of a sweep's table: those of a replay but the time taken, which is never the same."""
+
+
+def write_table(out, spec, traces, cells, records, failures):
+    """Write ``results.parquet`` beside and rename it; returns its path.
+
+    Raises
+    ------
+    CannotWrite
+    """
+    policies = parse_policies(spec.policies)
+    lines = []
+    for cell in cells:
+        trace, policy = traces[cell.trace], policies[cell.policy]
+        line = {
+            "trace": trace.name,
+            "trace_id": trace.trace_id,
+            "model": trace.spec.model.get("id", "unknown"),
+            "tokens": trace.tokens,
+            "group": trace.layer(cell.layer).group,
+            "status": "done",
+            "reason": "",
+        }
+        found = records[cell.key]
+        if found is None:
+            found = {
+                "layer": cell.layer,
+                "kv_head": cell.kv_head,
+                "policy": policy.name,
+                "parameters": policy.describe(cell.budget),
+                "budget": cell.budget_text,
+                "budget_tokens": cell.budget,
+                "prefill": cell.prefill,
+                "seed": cell.seed,
+                "level": "open",
+            }
+            line |= {"status": "failed", "reason": failures[cell.key]}
+        lines.append(line | found)
+    table = pd.DataFrame(lines).reindex(columns=list(SWEEP_COLUMNS))
+    table.attrs["provenance"] = _provenance(traces)
+    return _save(table, out / "results.parquet")
+
+
+def _save(table, path):
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        table.to_parquet(beside, index=False)
+        os.replace(beside, path)
+    except OSError as error:
+        raise CannotWrite(
+            "the table of the sweep cannot be written",
+            where=path,
+            got=error.strerror or error,
+            hint="Make room and run the same sweep again: finished cells are kept",
+        ) from None
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def _provenance(traces):
+    """What the table came from, without anything that differs from run to run."""
+    return {
+        "trace": ", ".join(trace.name for trace in traces),
+        "trace_id": ", ".join(trace.trace_id for trace in traces),
+        "command": "h2o-theory sweep",
+        "versions": {
+            "engine": engine_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+        },
+    }
