@@ -65,9 +65,9 @@ class Schedules:
         if policy.name == "optimum":
             plan = optimum_at(to_fixed_point(mean_rows), self.budget, prefill=self._prefill)
             return plan.evicted_at
-        context = Head(layer, kv_head, self._prefill, self._seed).context(self.budget, trace.tokens)
+        head = Head(layer, kv_head, self._prefill, self._seed)
         tensors = head_tensors(trace, layer, kv_head, [policy])
-        run = make_run(policy, context, mean_rows, tensors)
+        run = make_run(policy, head.context(self.budget, trace.tokens, tensors), mean_rows)
         run.advance(np.ascontiguousarray(rows), 0)
         return run.evicted_at
 
