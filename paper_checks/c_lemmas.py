@@ -12,7 +12,7 @@ import numpy as np
 
 from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
 
-__all__ = ["lemma_d29", "lemma_d30"]
+__all__ = ["lemma_d29", "lemma_d30", "step_fails"]
 
 SHARE = 1 - 1 / math.e
 I = 2  # noqa: E741
@@ -29,9 +29,9 @@ def lemma_d29():
     """One induction step with the exact function, under four sets of premises."""
     by_rule = None
     for constant in (SHARE, 0.1, 1.0):
-        by_rule = by_rule or _step(rule=True, condition="used", constant=constant)
-    any_policy = _step(rule=False, condition="used")
-    as_defined = _step(rule=True, condition="defined")
+        by_rule = by_rule or step_fails(rule=True, condition="used", constant=constant)
+    any_policy = step_fails(rule=False, condition="used")
+    as_defined = step_fails(rule=True, condition="defined")
     filling = _filling_step(monotone=True) or _filling_step_needs_monotone()
     printed = any_policy or as_defined
     remedied = by_rule or filling
@@ -55,7 +55,7 @@ def lemma_d29():
     )
 
 
-def _step(*, rule, condition, constant=SHARE):
+def step_fails(*, rule, condition, constant=SHARE):
     """The smallest instance with the premises of D.29 and without its conclusion, or None."""
     found = None
     p, q, r, opt_2, opt_3 = _grid(4, 4, 4, 6, 6)

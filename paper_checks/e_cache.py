@@ -10,12 +10,12 @@ from h2o_theory.engine import replay
 from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
 from h2o_theory.paper_checks.recorded import bootstrap, committed_trace, described, interval_text
 
-__all__ = ["obs_average", "obs_local_global", "replayed"]
+__all__ = ["obs_average", "obs_local_global", "obs_spatten", "replayed"]
 
 BUDGET = "20%"
 CLOSE = 0.02
 """Retained mass within two points counts as "as well"."""
-POLICIES = "h2o,h2o:score=mean,heavy,recent,sink,oracle_static,optimum"
+POLICIES = "h2o,h2o:score=mean,heavy,spatten,oracle_static"
 
 
 @functools.cache
@@ -69,3 +69,18 @@ def obs_average():
     )
 
 
+
+
+def obs_spatten():
+    """One set per head by accumulated attention, against one set for all heads and layers."""
+    gap = _difference("heavy", "spatten", "mass")
+    low, _ = bootstrap(gap)
+    return Finding(
+        REPRODUCED if low > 0 else NOT_REPRODUCED,
+        f"At {BUDGET}, accumulated attention without a recent window on both sides: a set per head "
+        f"retains {interval_text(replayed()['heavy']['mass'])} of the attention, one set by "
+        f"attention summed over heads and layers {interval_text(replayed()['spatten']['mass'])}; "
+        f"the difference per head is {interval_text(gap, 4)}. Output quality was not measured.",
+        f"{len(gap)} kv_heads; {described()}",
+        {"heads on which a set per head retains more": f"{int((gap > 0).sum())} of {len(gap)}"},
+    )

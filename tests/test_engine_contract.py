@@ -1,16 +1,18 @@
 """Properties that hold for every registered policy, whatever its rule."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
 import reference
 
 import h2o_theory as ht
+import h2o_theory.policies
 from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
-from h2o_theory.errors import BadArgument, ContractBroken
-from h2o_theory.policies import Context, Parts, Tensors, available, make_policy
+from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
+from h2o_theory.policies import Context, Parts, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
@@ -54,9 +56,18 @@ def test_contract(name):
     assert report.policy == name and len(report.checks) == 10
 
 
-@pytest.mark.parametrize(
-    "text", ["h2o:rows=raw,recent=0.2", "random:form=fresh,n_sink=0", "tova:shared=kv_head"]
-)
+VARIANTS = """
+h2o:rows=raw,recent=0.2 h2o:score=mean,rows=raw h2o:decay=0.9 h2o:group=max h2o:group=first
+random:form=fresh,n_sink=0 tova:shared=kv_head heavy:rows=raw lrfu:rows=raw,lam=1 vatp:rows=raw
+spatten:rows=raw keyformer:form=code keyformer:noise=0 algorithm1:reading=accumulated
+algorithm2:reading=intent lru:access=top_m,level=3 lfu:access=relative lru_k:access=absolute
+lrfu:access=uniform belady:form=count belady:access=relative belady_mass:w=3
+snapkv:window=3,pool=max coverage:rows=renormalised,window=5 buzz:stride=2 greedy:h=cap
+sink:positions=slot
+""".split()
+
+
+@pytest.mark.parametrize("text", VARIANTS)
 def test_contract_of_variants(text):
     assert check_policy(text).policy == text.partition(":")[0]
 
@@ -343,3 +354,61 @@ def test_rotation_is_undone_and_turns_products_by_distance_alone():
     assert (turned[..., 6:] == vectors[..., 6:]).all()
     moved = rotate(vectors, positions + 13, 50.0, 6)
     assert np.allclose(turned[0] @ turned[1].T, moved[0] @ moved[1].T)
+
+
+NEWCOMER = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from numba import njit
+
+from h2o_theory.policies import Policy, register
+
+
+@njit(cache=True, nogil=True)
+def rate_parity(t, b, n, position, score, per_slot, memory, table, settings):
+    for i in range(n):
+        score[i] = position[i] % 2
+
+
+@register
+@dataclass(frozen=True)
+class Odd(Policy):
+    """Evict even positions first."""
+
+    name: ClassVar[str] = "odd"
+    needs: ClassVar[str] = "positions"
+    source: ClassVar[str] = "a test"
+    rate: ClassVar = rate_parity
+'''
+
+
+def test_a_file_put_among_the_policies_is_found_and_checked(tmp_path, monkeypatch):
+    (tmp_path / "odd.py").write_text(NEWCOMER)
+    package = h2o_theory.policies
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    try:
+        assert set(available()) >= {"odd", "h2o"}
+        assert check_policy("odd").frozen_since is None
+        table = ht.replay(small_trace(), "odd,recent", 8)
+        assert (table.approximation_ratio <= 1).all()
+    finally:
+        registry._REGISTRY.pop("odd", None)
+        sys.modules.pop("h2o_theory.policies.odd", None)
+
+
+@pytest.mark.parametrize("parts", [(1, 1, 1), (-1, 8, 1), (8, 0, 0), (0, 9, 0)])
+def test_parts_that_do_not_make_up_the_budget_are_refused(parts):
+    class Careless(PlainPolicy):
+        name = "careless"
+
+        def parts(self, budget):
+            return Parts(*parts)
+
+        def rate(self, t, positions):
+            return positions
+
+    with pytest.raises(BadBudget, match="careless.*n_sink"):
+        ht.replay(small_trace(), [Careless()], 8)
+    with pytest.raises(BadBudget, match="careless"):
+        schedule_of(Careless(), np.eye(12)[None], 8)

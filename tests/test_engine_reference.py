@@ -180,6 +180,17 @@ ENDS = [
     ("h2o:decay=1", "h2o"),
     ("oracle_static:recent=1", "recent"),
     ("belady_mass:w=1000", "belady_mass"),
+    ("fifo", "recent"),
+    ("algorithm1:reading=intent", "heavy"),
+    ("algorithm1", "first:recent=0"),
+    ("algorithm1:reading=accumulated", "first:recent=0"),
+    ("keyformer:form=code", "recent"),
+    ("spatten", "heavy:group=sum"),
+    ("vatp:recent=1,n_sink=0", "recent"),
+    ("coverage:recent=1", "recent"),
+    ("h2o_lm_eval_llama:recent=1", "recent"),
+    ("scissorhands_code:n_recent=50", "recent"),
+    ("lru:access=absolute,level=1e-12", "recent"),
 ]
 
 

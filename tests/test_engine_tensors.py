@@ -95,3 +95,24 @@ def test_rows_of_the_prompt_do_not_count_by_slot():
     schedule = schedule_of(make_policy("sink"), trace.rows(0, 0), 7, prefill=12)
     whole, scored = (slot_measures(trace, 0, 0, schedule, prefill) for prefill in (0, 12))
     assert scored[0] > whole[0] and scored[1] > whole[1]
+
+
+def test_sinks_by_slot_in_a_replay():
+    trace = trace_with_keys(layers=1, tokens=40, rope={"rope_theta": 30.0})
+    table = ht.replay(trace, "sink,sink:positions=slot", 9)
+    table["places"] = table.parameters.str.extract("positions=(.*)", expand=False)
+    table = table.set_index(["places", "kv_head"])
+    for kv_head in range(2):
+        original, slot = table.loc["original", kv_head], table.loc["slot", kv_head]
+        schedule = schedule_of(make_policy("sink"), trace.rows(0, kv_head), 9)
+        assert (slot.output_error, slot.kl) == slot_measures(trace, 0, kv_head, schedule)
+        assert slot.retained_mass == original.retained_mass
+        assert slot.output_error != original.output_error
+
+
+def test_slots_need_a_rotary_embedding_and_what_it_turned():
+    with pytest.raises(BadArgument, match="rotary embedding"):
+        ht.replay(trace_with_keys(layers=1), "sink:positions=slot", 9)
+    rows = trace_with_keys(layers=1).rows(0, 0)[None]
+    with pytest.raises(BadArgument, match="unrotated and keys and values"):
+        ht.replay(ht.Trace.from_attention(rows), "sink:positions=slot", 9)

@@ -244,6 +244,10 @@ SOURCES = {
         lambda p: np.savez(p, np.ones((1, 2, 4, 4)), np.ones((1, 2, 1, 5))[..., :1]),
         "wrong shape",
     ),
+    "steps.npz": (
+        lambda p: np.savez(p, *(np.ones((1, 2, 1, t)) for t in (4, 5))),
+        "wrong shape.*one row per step",
+    ),
     "two.npz": (save_two_kinds, "names do not say"),
     "same.npz": (lambda p: np.savez(p, l1=matrices()[0], l01=matrices()[1]), "same layer"),
     "mixed.npz": (lambda p: np.savez(p, l0=matrices()[0], l1=matrices(dtype="f2")[1]), "dtype"),

@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from recorder_models import VOCABULARY, tiny_model, tokens
+from recorder_models import VOCABULARY, tokens
 
 from h2o_theory import PlainPolicy
 from h2o_theory.cli import main
@@ -18,6 +18,7 @@ from h2o_theory.live import evaluate, full_run
 from h2o_theory.live.campaign import LIVE_COLUMNS, run_live, windows_of
 from h2o_theory.live.identity import model_fingerprint
 from h2o_theory.live.summary import summarise
+from h2o_theory.recorder.tiny import tiny_model
 from h2o_theory.report import load_results
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from recorder_models import CACHE, tiny_model, tokens
+from recorder_models import CACHE, tokens
 
 from h2o_theory.errors import (
     BadArgument,
@@ -20,6 +20,7 @@ from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
 from h2o_theory.live.bleu import bleu
 from h2o_theory.live.rotate import key_rotation
 from h2o_theory.recorder import record
+from h2o_theory.recorder.tiny import tiny_model
 
 
 @pytest.mark.parametrize("prefill", [None, 0, 5])

@@ -1,5 +1,7 @@
 """Batches: each sequence becomes a trace of its own, its padding gone."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -147,3 +149,27 @@ def test_the_folder_of_a_batch_is_not_taken_twice(tmp_path):
     with pytest.raises(OutputExists), record(model, tmp_path / "t", overwrite=True):
         model(ids)
     assert leftovers(tmp_path / "t") == ["000000", "000001"] and leftovers(tmp_path) == ["t"]
+
+
+def test_a_batch_that_was_cut_off_is_gone_on_with(tmp_path):
+    """As after a kill: one trace has its name, one is unfinished, one was not begun."""
+    model = tiny_model("llama")
+    ids, mask, sequences = padded("left")
+    expected = own_rows(model, ids, attention_mask=mask)
+    with torch.no_grad(), record(model, tmp_path / "whole") as whole:
+        model(ids, attention_mask=mask)
+    (tmp_path / "t").mkdir()
+    shutil.copytree(whole.paths[0], tmp_path / "t" / "000000")
+    unfinished = shutil.copytree(whole.paths[1], tmp_path / "t" / "000001.unfinished")
+    text = (unfinished / "spec.json").read_text().replace('"complete"', '"recording"')
+    (unfinished / "spec.json").write_text(text)
+    lines = (unfinished / "manifest.jsonl").read_text().splitlines(keepends=True)
+    (unfinished / "manifest.jsonl").write_text("".join(lines[:-1]))
+    with pytest.raises(OutputExists), record(model, tmp_path / "t"):
+        pass
+    with torch.no_grad(), record(model, tmp_path / "t", resume=True) as recording:
+        model(ids, attention_mask=mask)
+    check_batch(recording, expected, mask, sequences)
+    assert leftovers(tmp_path / "t") == ["000000", "000001", "000002"]
+    for ours, theirs in zip(recording.paths, whole.paths, strict=True):
+        assert open_trace(ours).trace_id == open_trace(theirs).trace_id

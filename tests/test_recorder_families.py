@@ -6,9 +6,13 @@ import torch
 import transformers
 from recorder_models import CACHE, HEADS, LAYERS, own_rows, tokens, traced_rows
 
+from h2o_theory.cli import main
+from h2o_theory.errors import UnsupportedModel
 from h2o_theory.recorder import FAMILIES, record
-from h2o_theory.recorder.tiny import WINDOW, tiny_model
-from h2o_theory.recorder.verify import TOLERANCE
+from h2o_theory.recorder.call import Arithmetic, Call
+from h2o_theory.recorder.selfcheck import attention_weights
+from h2o_theory.recorder.tiny import WINDOW, tiny_config, tiny_model
+from h2o_theory.recorder.verify import TOLERANCE, largest_deviation
 from h2o_theory.trace import open_trace, validate
 
 
@@ -30,6 +34,31 @@ def test_every_layer_and_head_equals_eager(tmp_path, family, dtype):
         assert np.abs(rows - expected[layer]).max() <= TOLERANCE[dtype]
         assert np.ptp(expected[layer][:, -1], axis=-1).min() > 0.02, "too flat to prove anything"
     assert validate(trace).rows == LAYERS * HEADS * 40
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_half_precision_loses_nothing(tmp_path, family, dtype):
+    """In the model's own dtype and order of operations, the trace gives back its very rows.
+
+    What the test above tolerates is the model's rounding, not the trace's. Exactly zero where
+    this was written, one entry of one family apart; another CPU may sum in another order, so one
+    unit in the last place is accepted.
+    """
+    model, ids = tiny_model(family, attention="eager", dtype=dtype), tokens(40)
+    with torch.no_grad(), record(model, tmp_path / "t"):
+        model(ids, use_cache=False)
+    trace, expected, kind = open_trace(tmp_path / "t"), own_rows(model, ids), getattr(torch, dtype)
+    for layer in trace.layers:
+        spec = trace.layer(layer)
+        query, key = (torch.tensor(trace.tensor(layer, name)) for name in "qk")
+        lo, hi = (np.array(trace.tensor(layer, name)) for name in ("lo", "hi"))
+        sinks = None if spec.sinks is None else torch.tensor(spec.sinks)
+        arithmetic = Arithmetic(spec.scaling, spec.softcap, sinks, spec.sliding_window)
+        call = Call(layer, 0, 40, 0, query, key, None, None, lo, hi, "eager", arithmetic)
+        rows = attention_weights(query.float(), key.float(), lo, hi, call, kind)
+        rows = rows.view(HEADS, 40, 40).numpy()
+        assert np.abs(rows - expected[layer]).max() <= torch.finfo(kind).eps
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -89,6 +118,18 @@ def test_rows_with_sinks_sum_to_less_than_one(tmp_path):
         assert sums.max() < 1 and sums.min() < 0.9
 
 
+def test_the_table_of_families(capsys, monkeypatch):
+    assert largest_deviation("mistral") <= TOLERANCE["float32"]
+    assert main(["ls", "families"]) == 0
+    listed = capsys.readouterr().out
+    assert all(family in listed for family in FAMILIES)
+    monkeypatch.setattr("h2o_theory.recorder.FAMILIES", {"opt": FAMILIES["opt"]})
+    assert main(["ls", "families", "--verify"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{largest_deviation('opt'):.1e}" in shown and "float32 (at most 1e-05)" in shown
+    assert main(["ls", "policies", "--verify"]) == 2
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt_oss"])
 def test_the_wrong_head_window_or_sink_would_be_seen(tmp_path, family):
     """The comparison above has teeth: rows of a neighbouring head or layer do not pass it."""
@@ -101,3 +142,24 @@ def test_the_wrong_head_window_or_sink_would_be_seen(tmp_path, family):
     assert np.abs(traced_rows(trace, 0) - expected[1]).max() > 0.1
     shifted = np.abs(np.roll(rows, 1, axis=-1) - expected[1]).max()
     assert shifted > 0.1
+
+
+def test_the_language_model_inside_gemma_3(tmp_path):
+    """The whole is refused, its text model recorded while the whole runs."""
+    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    config = transformers.Gemma3Config(
+        text_config=tiny_config("gemma3_text").to_dict(), vision_config=vision,
+        mm_tokens_per_image=4, image_token_index=90, boi_token_index=91, eoi_token_index=92,
+    )  # fmt: skip
+    config._attn_implementation = "sdpa"
+    whole, ids = transformers.Gemma3ForConditionalGeneration(config).eval(), tokens(20)
+    with pytest.raises(UnsupportedModel, match="record its model.language_model instead"):
+        with record(whole, tmp_path / "t"):
+            pass
+    expected = own_rows(whole, ids)
+    with torch.no_grad(), record(whole.model.language_model, tmp_path / "t"):
+        whole(ids)
+    for layer in range(LAYERS):
+        rows = traced_rows(open_trace(tmp_path / "t"), layer)
+        assert np.abs(rows - expected[layer]).max() <= 1e-5

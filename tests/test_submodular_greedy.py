@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from submodular_functions import NAMES, best_value, functions, instances
 
 from h2o_theory import submodular as sm
+from h2o_theory.bench import submodular as bench
 from h2o_theory.errors import BadArgument, BadBudget
 
 
@@ -106,6 +107,15 @@ def test_stochastic_greedy_keeps_its_guarantee_in_the_mean(name):
     assert np.mean([run.value for run in found]) >= found[0].guarantee.factor * optimum
     assert min(run.upper for run in found) >= optimum - 1e-9
     assert found[0].evaluations < sm.greedy(function, 3).evaluations
+
+
+def test_the_benchmark_says_what_is_not_installed(monkeypatch):
+    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    table = bench.run()
+    assert table["baseline"].tolist()[0] == "naive greedy" and len(table) == 3
+    missing = table[table["baseline"].str.contains("not installed")]
+    assert missing["note"].str.contains("pip install").all() and missing["ratio"].isna().all()
+    assert (table["seconds"] > 0).all()
 
 
 def test_no_promise_is_made_for_undeclared_functions():

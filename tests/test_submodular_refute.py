@@ -62,6 +62,15 @@ def test_a_planted_fault_is_found_in_every_definition(definition, members, chang
     }
 
 
+@pytest.mark.parametrize("definition", SUBMODULAR_FORMS)
+def test_one_faulty_set_of_4096_is_found(definition):
+    function = planted(12, (frozenset([0, 3, 4, 7, 8, 11]), 1e-4 - 0.5))
+    found = sm.refute(function, "submodular", definition)
+    assert found.exhaustive and found.evaluations == 4096
+    assert recomputed(function, found) == pytest.approx(found.counterexample.excess)
+    assert found.counterexample.excess > 0.3
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5))
 def test_the_three_definitions_agree_on_any_function(seed, size):

@@ -19,6 +19,8 @@ from h2o_theory.errors import (
     TraceNotFound,
 )
 from h2o_theory.trace import LayerSpec, Trace, TraceSpec, TraceWriter, open_trace, validate
+from h2o_theory.trace.manifest import end_line, parse_manifest, to_line
+from h2o_theory.trace.segments import sha256_of
 
 TOKENS = 23
 
@@ -322,17 +324,13 @@ def test_damage_is_refused_never_half_read(tmp_path, kind):
 
 def rewrite(path, change):
     """Alter a trace and make its checksums agree again, as a faulty writer would."""
-    from h2o_theory.trace.segments import sha256_of
-
     change(path)
-    lines = [json.loads(line) for line in (path / "manifest.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line["kind"] == "segment":
-            file = path / line["file"]
-            line |= {"sha256": sha256_of(file), "bytes": file.stat().st_size}
-        else:
-            line["spec_sha256"] = sha256_of(path / "spec.json")
-    (path / "manifest.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    entries, _ = parse_manifest((path / "manifest.jsonl").read_bytes())
+    for entry in entries:
+        file = path / entry["file"]
+        entry |= {"sha256": sha256_of(file), "bytes": file.stat().st_size}
+    end = end_line(entries, (path / "spec.json").read_text())
+    (path / "manifest.jsonl").write_bytes(b"".join(map(to_line, [*entries, end])))
 
 
 def edit_tensors(name, change):
@@ -345,26 +343,52 @@ def edit_tensors(name, change):
     return apply
 
 
+def edit_spec(old, new):
+    def apply(path):
+        text = (path / "spec.json").read_text()
+        assert old in text
+        (path / "spec.json").write_text(text.replace(old, new))
+
+    return apply
+
+
 FAULTY = {
-    "NaN": edit_tensors("2.k", lambda k: np.where(np.arange(8) == 3, np.nan, k).astype("f4")),
-    "wrong shape": edit_tensors("5.q", lambda q: q[:3].copy()),
-    "lost tokens": edit_tensors("5.k", lambda k: k[:, :-1].copy()),
-    "future visible": edit_tensors("2.hi", lambda hi: hi + 1),
-    "unknown schema": lambda p: (p / "spec.json").write_text(
-        (p / "spec.json").read_text().replace('"schema": 2', '"schema": 99')
+    "NaN": (
+        edit_tensors("2.k", lambda k: np.where(np.arange(8) == 3, np.nan, k).astype("f4")),
+        "NaN or infinity",
     ),
-    "unknown key": lambda p: (p / "spec.json").write_text(
-        (p / "spec.json").read_text().replace('"schema": 2', '"schema": 2, "extra": 2')
-    ),
+    "wrong shape": (edit_tensors("5.q", lambda q: q[:3].copy()), "not what the spec declares"),
+    "lost tokens": (edit_tensors("5.k", lambda k: k[:, :-1].copy()), "not what the spec declares"),
+    "wrong dtype": (edit_tensors("5.v", lambda v: v.astype("f8")), "not what the spec declares"),
+    "future visible": (edit_tensors("2.hi", lambda hi: hi + 1), "interval is not causal"),
+    "unknown schema": (edit_spec('"schema": 2', '"schema": 99'), "schema 99"),
+    "unknown key": (edit_spec('"schema": 2', '"schema": 2, "extra": 2'), "unknown keys"),
+    "odd heads": (edit_spec('"q_heads": 4', '"q_heads": 5'), "do not divide"),
 }
 
 
 @pytest.mark.parametrize("kind", FAULTY)
 def test_validate_catches_what_checksums_cannot(tmp_path, kind):
+    change, words = FAULTY[kind]
     write_qkv(tmp_path / "t", cuts=(0, TOKENS))
-    rewrite(tmp_path / "t", FAULTY[kind])
-    with pytest.raises(CorruptTrace):
+    rewrite(tmp_path / "t", change)
+    with pytest.raises(CorruptTrace, match=words):
         validate(open_trace(tmp_path / "t"))
+
+
+def test_any_flipped_bit_is_found(tmp_path):
+    path, rng = tmp_path / "t", np.random.default_rng(6)
+    write_qkv(path)
+    for file in sorted(path.iterdir()):
+        good = file.read_bytes()
+        for place in range(0, len(good), 1 if file.name == "manifest.jsonl" else 37):
+            damaged = bytearray(good)
+            damaged[place] ^= 1 << int(rng.integers(8))
+            file.write_bytes(damaged)
+            with pytest.raises(CorruptTrace):
+                open_trace(path).verify_segments()
+        file.write_bytes(good)
+    assert open_trace(path).verify_segments() == 2
 
 
 def test_a_gap_is_an_error_not_zeros(tmp_path):

@@ -9,23 +9,32 @@ from statistics import median
 
 import pandas as pd
 
+from h2o_theory.bench.record_random import run_shapes
 from h2o_theory.recorder import load_model, record
+from h2o_theory.recorder.passes import prefill
+from h2o_theory.trace import open_trace, packed_bytes
 
 __all__ = ["print_peak", "run"]
 
 MODEL = "smollm2-135m"
 PASSES = 8192
 """Tokens pushed through the model per size and variant: short passes are repeated more often."""
+LONG, CHUNK = 4096, 512
+"""A long text and the tokens of it per pass."""
 
 
-def run(sizes=(512, 1024, 2048), progress=None):
+def run(sizes=(512, 1024, 2048, LONG), progress=None, device="cpu", shapes=None, tokens=None):
     """Time and memory of recording all layers of the packaged model, float32 on the CPU.
 
-    Both variants run the model's decoder on the same tokens without the language-model head.
-    Recording includes copies, self-check, checksums, writing and syncing of the whole trace to
-    the temporary folder. The passes alternate, and the ratio of times is the median over
-    neighbouring passes, which other load on the machine hits alike. Memory is the peak resident
-    size of a fresh process that loads the model and does one pass.
+    Both variants run the model's decoder on the same tokens without the language-model head, up
+    to 2048 tokens in one pass, above in chunks of 512 with a KV cache. Recording includes copies,
+    self-check, checksums, writing and syncing of the whole trace to the temporary folder. The
+    passes alternate, and the ratio of times is the median over neighbouring passes, which other
+    load on the machine hits alike. Memory is the peak resident size of a fresh process that loads
+    the model and does one pass.
+
+    With another device or with shapes, random-weight models are recorded instead, see
+    :func:`~h2o_theory.bench.record_random.run_shapes`.
 
     Returns
     -------
@@ -33,35 +42,42 @@ def run(sizes=(512, 1024, 2048), progress=None):
         benchmark, size (tokens), seconds, baseline, baseline_seconds (medians), ratio
         (recording / plain, of seconds or of peak memory), note. Rows on memory have no seconds.
     """
+    if shapes is not None or device != "cpu":
+        return run_shapes(shapes, device=device, tokens=tokens or LONG, progress=progress)
     loaded, table = load_model(MODEL), []
-    for done, tokens in enumerate(sizes):
-        table.append(_time_row(loaded, tokens))
+    for done, size in enumerate(sizes if tokens is None else (tokens,)):
+        table.append(_time_row(loaded, size))
         if progress:
-            progress(2 * done + 1, 2 * len(sizes), f"recording {tokens} tokens, time")
-        table.append(_memory_row(loaded, tokens))
+            progress(2 * done + 1, 2 * len(sizes), f"recording {size} tokens, time")
+        table.append(_memory_row(loaded, size))
         if progress:
-            progress(2 * done + 2, 2 * len(sizes), f"recording {tokens} tokens, memory")
+            progress(2 * done + 2, 2 * len(sizes), f"recording {size} tokens, memory")
     return pd.DataFrame(table)
 
 
+def _chunk(tokens):
+    return CHUNK if tokens >= LONG else None
+
+
 def _time_row(loaded, tokens):
-    plain, recorded, report = [], [], None
+    plain, recorded, seen = [], [], None
     _pass(loaded, tokens, recording=False)
-    for number in range(max(4, PASSES // tokens)):
+    for number in range(max(2, PASSES // tokens)):
         for recording in (number % 2 == 0, number % 2 == 1):
             seconds, written = _pass(loaded, tokens, recording=recording)
             (recorded if recording else plain).append(seconds)
-            report = written or report
+            seen = written or seen
+    report, packed = seen
     return {
-        "benchmark": "recording q, k, v of all layers: time",
+        "benchmark": f"recording q, k, v of all layers{_in_chunks(tokens)}: time",
         "size": tokens,
         "seconds": median(recorded),
         "baseline": "the same forward pass without recording",
         "baseline_seconds": median(plain),
         "ratio": median(ours / theirs for ours, theirs in zip(recorded, plain, strict=True)),
         "note": f"{len(plain)} pairs of passes, best {min(recorded):.2f} against "
-        f"{min(plain):.2f} s; {report.bytes / 1e6:.0f} MB written, "
-        f"{report.checked_rows} rows checked, "
+        f"{min(plain):.2f} s; {report.bytes / tokens:.0f} bytes per token on disk, packed "
+        f"attention in the same dtype {packed / tokens:.0f}; {report.checked_rows} rows checked, "
         f"largest error {max(report.check_error.values()):.1e}",
     }
 
@@ -71,7 +87,7 @@ def _memory_row(loaded, tokens):
     config = loaded.model.config
     matrices = 4 * config.num_attention_heads * tokens**2 * config.num_hidden_layers
     return {
-        "benchmark": "recording q, k, v of all layers: peak memory",
+        "benchmark": f"recording q, k, v of all layers{_in_chunks(tokens)}: peak memory",
         "size": tokens,
         "seconds": float("nan"),
         "baseline": "the same forward pass without recording",
@@ -82,21 +98,26 @@ def _memory_row(loaded, tokens):
     }
 
 
+def _in_chunks(tokens):
+    return f" in chunks of {CHUNK}" if _chunk(tokens) else ""
+
+
 def _pass(loaded, tokens, *, recording):
-    """One forward pass; returns its seconds and the recording's report, if any."""
+    """One pass; returns its seconds and, if recorded, the report and the packed rows' bytes."""
     import torch
 
-    ids = torch.randint(3, 49000, (1, tokens), generator=torch.Generator().manual_seed(tokens))
-    network, report = loaded.model.base_model, None
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+    generator = torch.Generator().manual_seed(tokens)
+    ids = torch.randint(3, 49000, (tokens,), generator=generator).tolist()
+    network, chunk = loaded.model, _chunk(tokens)
+    with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        if recording:
-            with record(loaded, f"{folder}/trace") as handle:
-                network(ids, use_cache=False)
-            report = handle.report
-        else:
-            network(ids, use_cache=False)
-        return time.perf_counter() - began, report
+        if not recording:
+            prefill(network, ids, chunk)
+            return time.perf_counter() - began, None
+        with record(loaded, f"{folder}/trace") as handle:
+            prefill(network, ids, chunk)
+        seconds = time.perf_counter() - began
+        return seconds, (handle.report, packed_bytes(open_trace(handle.path).spec))
 
 
 def _peak_of_process(tokens, recording):

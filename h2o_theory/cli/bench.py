@@ -5,11 +5,12 @@ import importlib
 import pandas as pd
 
 from h2o_theory.cli.common import print_table, shown_progress
+from h2o_theory.errors import BadArgument
 from h2o_theory.report import check_destination, save_results
 
 __all__ = ["add_parser"]
 
-_BENCHMARKS = ("optimum", "replay", "record", "live")
+_BENCHMARKS = ("optimum", "submodular", "replay", "record", "live")
 
 
 def add_parser(verbs):
@@ -17,11 +18,18 @@ def add_parser(verbs):
     parser = verbs.add_parser(
         "bench",
         help="measure speed and memory, as ratios within one run",
-        description="Time the optimum against HiGHS, the H2O replay against a PyTorch loop, and "
-        "recording against the plain forward pass. Needs the record and dev extras.",
+        description="Time the optimum against HiGHS, lazy greedy against naive greedy and other "
+        "libraries, the H2O replay against a PyTorch loop, and recording against the plain forward "
+        "pass. Needs the record and dev extras.",
     )
     parser.add_argument("which", nargs="*", choices=[*_BENCHMARKS, []], help="default: all")
     parser.add_argument("--out", metavar="FILE", help="the table as .csv or .parquet")
+    own = parser.add_argument_group("record", "random-weight models, on a GPU")
+    own.add_argument("--device", help="cuda, cuda:1, ..., or cpu")
+    own.add_argument(
+        "--shape", metavar="S,S,...", help="opt-6.7b, llama-7b, tiny (default: the first two)"
+    )
+    own.add_argument("--tokens", type=int, metavar="T", help="length of the text (default: 4096)")
     parser.set_defaults(run=run)
 
 
@@ -29,12 +37,27 @@ def run(arguments):
     """Run the chosen benchmarks and print one table."""
     if arguments.out:
         check_destination(arguments.out)
+    own = _record_options(arguments)
     tables = []
     with shown_progress() as progress:
         for name in arguments.which or _BENCHMARKS:
             module = importlib.import_module(f"h2o_theory.bench.{name}")
-            tables.append(module.run(progress=progress))
+            tables.append(module.run(progress=progress, **own))
     table = pd.concat(tables, ignore_index=True)
     if arguments.out:
         save_results(table, arguments.out)
     print_table(table)
+
+
+def _record_options(arguments):
+    """Options that only the benchmark of recording has."""
+    shapes = arguments.shape.split(",") if arguments.shape else None
+    given = {"device": arguments.device, "shapes": shapes, "tokens": arguments.tokens}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and arguments.which != ["record"]:
+        raise BadArgument(
+            "these options are for one benchmark",
+            where=", ".join(given),
+            hint="Run: h2o-theory bench record ...",
+        )
+    return given

@@ -4,23 +4,36 @@ from dataclasses import fields
 
 import pandas as pd
 
-from h2o_theory.cli.common import print_table
+from h2o_theory.cli.common import print_table, shown_progress
+from h2o_theory.errors import BadArgument
 from h2o_theory.masks import available_masks
 from h2o_theory.policies import available
+from h2o_theory.transforms import available_transforms
 
 __all__ = ["add_parser"]
 
 
 def add_parser(verbs):
     """Add the verb."""
-    parser = verbs.add_parser("ls", help="list policies or masks")
+    parser = verbs.add_parser("ls", help="list policies, masks, transforms or model families")
     parser.add_argument("what", choices=tuple(_LISTS))
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="families: record a tiny random model of each and add the largest absolute deviation "
+        "of any attention entry from the model's own eager output_attentions",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments):
     """Print what is registered, with parameters and defaults."""
-    print_table(pd.DataFrame(_LISTS[arguments.what]()))
+    if arguments.verify and arguments.what != "families":
+        raise BadArgument("only families are verified", where="--verify", got=arguments.what)
+    rows = _LISTS[arguments.what]()
+    if arguments.verify:
+        rows = _verified(rows)
+    print_table(pd.DataFrame(rows))
 
 
 def _policies():
@@ -43,6 +56,31 @@ def _masks():
     ]
 
 
+def _transforms():
+    return [{"transform": name, **_described(cls)} for name, cls in available_transforms().items()]
+
+
+def _families():
+    from h2o_theory.recorder import FAMILIES
+
+    return [
+        {"family": name, "models": family.models, "special": family.special}
+        for name, family in FAMILIES.items()
+    ]
+
+
+def _verified(rows):
+    from h2o_theory.recorder.verify import TOLERANCE, largest_deviation
+
+    with shown_progress() as progress:
+        for done, row in enumerate(rows, start=1):
+            for dtype, accepted in TOLERANCE.items():
+                column = f"{dtype} (at most {accepted:g})"
+                row[column] = f"{largest_deviation(row['family'], dtype):.1e}"
+            progress(done, len(rows), "families")
+    return rows
+
+
 def _described(cls):
     return {
         "parameters": " ".join(f"{item.name}={item.default}" for item in fields(cls)),
@@ -51,4 +89,9 @@ def _described(cls):
     }
 
 
-_LISTS = {"policies": _policies, "masks": _masks}
+_LISTS = {
+    "policies": _policies,
+    "masks": _masks,
+    "transforms": _transforms,
+    "families": _families,
+}

@@ -5,9 +5,11 @@ import sys
 
 import h2o_theory
 from h2o_theory.cli import (
+    analyze,
     bench,
     check,
     demo,
+    experiment,
     guarantee,
     import_,
     info,
@@ -19,6 +21,7 @@ from h2o_theory.cli import (
     replay,
     report,
     sweep,
+    transforms,
     validate,
 )
 from h2o_theory.errors import H2OTheoryError
@@ -36,7 +39,10 @@ _VERBS = (
     optimum,
     guarantee,
     masks,
+    transforms,
+    analyze,
     live,
+    experiment,
     check,
     report,
     ls,

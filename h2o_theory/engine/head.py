@@ -11,6 +11,7 @@ from h2o_theory.engine.measure import HeadTotals, Measure
 from h2o_theory.engine.record import record
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.run import make_run
+from h2o_theory.engine.slots import slot_columns
 from h2o_theory.engine.stack import StackRun
 from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.optimum import to_fixed_point
@@ -79,6 +80,7 @@ def replay_head(trace, layer, kv_head, tasks, shared, *, optimum=True):
     return [
         record(task, context, schedule, measure, totals[task.prefill], optima, sparsity)
         | {"seconds": spent}
+        | slot_columns(trace, layer, kv_head, task.policy, schedule, task.prefill)
         for task, context, schedule, measure, spent in zip(
             tasks, contexts, schedules, measures, seconds.tolist(), strict=True
         )

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 from h2o_theory.attention import renormalise
-from h2o_theory.policies.base import Parts
+from h2o_theory.policies.base import Parts, checked_parts
 from h2o_theory.policies.choose import lowest
 from h2o_theory.policies.tensors import TENSORS, require
 
@@ -93,7 +93,7 @@ class PlainRun:
         policy = copy.deepcopy(policy)
         self.policy, self.context = policy, context
         self.evicted_at = np.full(context.tokens, context.tokens, dtype=np.int64)
-        self._parts = policy.parts(context.budget)
+        self._parts = checked_parts(policy, context.budget)
         if policy.kind == "clairvoyant":
             policy.future = mean_rows
         policy.start(dataclasses.replace(context, tensors=None))

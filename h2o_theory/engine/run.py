@@ -5,7 +5,7 @@ import numpy as np
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.plain import PlainRun
 from h2o_theory.policies import Policy
-from h2o_theory.policies.base import GROUP_REDUCTIONS
+from h2o_theory.policies.base import GROUP_REDUCTIONS, checked_parts
 from h2o_theory.policies.tensors import require
 
 __all__ = ["CompiledRun", "audit", "features_of", "future_table", "make_run", "row_kind"]
@@ -16,7 +16,7 @@ class CompiledRun:
 
     def __init__(self, policy, context, mean_rows):
         tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
-        parts = policy.parts(context.budget)
+        parts = checked_parts(policy, context.budget)
         per_slot, memory = policy.sizes(context)
         self._loop = compiled_advance(type(policy))
         self._limits = np.array(

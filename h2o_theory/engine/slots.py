@@ -3,15 +3,9 @@
 import numpy as np
 
 from h2o_theory.attention import rotate
-from h2o_theory.engine.tensors import head_tensors, rotary_of
+from h2o_theory.engine.tensors import counts_slots, load_tensors
 
-__all__ = ["slot_measures", "slot_rows"]
-
-
-class _Wanted:
-    """What :func:`head_tensors` is to load."""
-
-    needs = "unrotated keys values"
+__all__ = ["slot_columns", "slot_measures", "slot_rows"]
 
 
 def slot_rows(queries, keys, lo, evicted_at, rotary, scaling, softcap=None):
@@ -53,6 +47,14 @@ def slot_rows(queries, keys, lo, evicted_at, rotary, scaling, softcap=None):
         yield visible, weights / weights.sum(axis=-1, keepdims=True)
 
 
+def slot_columns(trace, layer, kv_head, policy, evicted_at, prefill):
+    """The columns of a result that differ if the policy's cache counts slots; else none."""
+    if not counts_slots(policy):
+        return {}
+    error, divergence = slot_measures(trace, layer, kv_head, evicted_at, prefill)
+    return {"output_error": error, "kl": divergence}
+
+
 def slot_measures(trace, layer, kv_head, evicted_at, prefill=0):
     r"""Output error and divergence of a schedule when positions are counted within the cache.
 
@@ -80,8 +82,8 @@ def slot_measures(trace, layer, kv_head, evicted_at, prefill=0):
     -----
     O(G T k d) time in numpy; later queries and keys stay as recorded, as in any replay.
     """
-    tensors = head_tensors(trace, layer, kv_head, [_Wanted])
-    rotary = rotary_of(trace, layer) or (1.0, 0)
+    tensors = load_tensors(trace, layer, kv_head, ["unrotated", "keys", "values"])
+    rotary = tensors.rotary
     spec = trace.layer(layer)
     keys = rotate(tensors.keys, -np.arange(trace.tokens), *rotary)
     lo = trace.tensor(layer, "lo")

@@ -12,6 +12,7 @@ from numba import float64, int64, njit, void
 
 from h2o_theory.engine.advance import compiled_loop, visible_row, welcome
 from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
+from h2o_theory.policies.base import checked_parts
 
 __all__ = ["StackRun", "compiled_stack_pass"]
 
@@ -123,7 +124,7 @@ class StackRun:
 
     def __init__(self, policy, contexts, mean_rows):
         tokens, context = contexts[0].tokens, contexts[0]
-        parts = policy.parts(context.budget)
+        parts = checked_parts(policy, context.budget)
         window = max(parts.n_recent - 1, 0)
         self._loop = compiled_stack_pass(type(policy))
         self._limits = np.array(

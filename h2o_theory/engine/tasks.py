@@ -5,6 +5,7 @@ from h2o_theory.engine.head import Task
 from h2o_theory.engine.tensors import check_tensors
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 from h2o_theory.policies import Policy, parse_policies
+from h2o_theory.policies.base import checked_parts
 
 __all__ = ["check_policies", "chosen_heads", "make_tasks", "resolved_parts"]
 
@@ -80,6 +81,9 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
             for text, tokens in resolved:
                 tasks[head].append(Task(policy, tokens[head], text, prefill, seed))
         _refuse_repeated(tasks[head])
+        for task in tasks[head]:
+            if task.policy.kind != "reference":
+                checked_parts(task.policy, task.budget)
     return tasks
 
 

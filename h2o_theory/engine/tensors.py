@@ -6,7 +6,7 @@ from h2o_theory.attention import rotate
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import TENSORS, Tensors
 
-__all__ = ["HALVES", "check_tensors", "head_tensors", "rotary_of"]
+__all__ = ["HALVES", "check_tensors", "counts_slots", "head_tensors", "load_tensors", "rotary_of"]
 
 HALVES = frozenset(
     "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gpt_neox phi phi3 stablelm "
@@ -39,21 +39,34 @@ def check_tensors(trace, layers, policies):
                     where=f"{policy.name} on {trace.name}, layer {layer}",
                     hint="Record the model's queries, keys and values (store='qkv')",
                 )
-            if "unrotated" in needed:
-                rotary_of(trace, layer)
+            if "unrotated" in needed and rotary_of(trace, layer) is None and counts_slots(policy):
+                raise BadArgument(
+                    "slot positions need a rotary embedding",
+                    where=f"{policy.name} on {trace.name}",
+                    got=f"family {trace.spec.model.get('family')}",
+                )
 
 
 def head_tensors(trace, layer, kv_head, policies):
     """The :class:`Tensors` of a kv_head that any of ``policies`` needs, float64; the rest None."""
-    needed, arrays = _needed(policies), {}
-    for kind in {"queries" if kind == "unrotated" else kind for kind in needed}:
+    return load_tensors(trace, layer, kv_head, _needed(policies))
+
+
+def load_tensors(trace, layer, kv_head, kinds):
+    """The :class:`Tensors` of a kv_head of the given kinds, float64; the rest None."""
+    arrays, rotary = {}, None
+    for kind in {"queries" if kind == "unrotated" else kind for kind in kinds}:
         arrays[kind] = np.asarray(getattr(trace, kind)(layer, kv_head), dtype=np.float64)
-    rotary = None
-    if "unrotated" in needed:
+    if "unrotated" in kinds:
         rotary, arrays["unrotated"] = rotary_of(trace, layer), arrays["queries"]
         if rotary:
             arrays["unrotated"] = rotate(arrays["queries"], -np.arange(trace.tokens), *rotary)
     return Tensors(**arrays, scaling=trace.layer(layer).scaling, rotary=rotary)
+
+
+def counts_slots(policy):
+    """Whether the policy's cache counts positions within itself."""
+    return getattr(policy, "positions", "original") == "slot"
 
 
 def rotary_of(trace, layer):
@@ -83,6 +96,8 @@ def rotary_of(trace, layer):
 
 def _needed(policies):
     named = {word for policy in policies for word in policy.needs.split()}
+    if any(map(counts_slots, policies)):
+        named |= {"unrotated", "keys", "values"}
     return [kind for kind in TENSORS if kind in named]
 
 

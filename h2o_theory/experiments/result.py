@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -29,6 +29,8 @@ class ExperimentResult:
         All arms.
     setting : dict
         Model, text, tokens, windows and what else decides the numbers.
+    extra : dict of str to pandas.DataFrame
+        Further tables.
     """
 
     name: str
@@ -37,9 +39,10 @@ class ExperimentResult:
     findings: dict
     table: pd.DataFrame
     setting: dict
+    extra: dict = field(default_factory=dict)
 
     @classmethod
-    def of(cls, study, name, question, answer, findings, table, **extra):
+    def of(cls, study, name, question, answer, findings, table, *, extra=None, **setting):
         """A result with the setting of a study."""
         setting = {
             **study.model.provenance(),
@@ -48,15 +51,18 @@ class ExperimentResult:
             "windows": len(study.windows),
             "version": h2o_theory.__version__,
             "level": "closed",
-            **extra,
+            **setting,
         }
-        return cls(name, question, answer, findings, table, setting)
+        return cls(name, question, answer, findings, table, setting, extra or {})
 
 
 def save_result(result, folder):
     """Write ``NAME.json`` beside and rename it; returns its path."""
     folder = Path(folder)
-    plain = asdict(result) | {"table": result.table.to_dict("records")}
+    plain = vars(result) | {
+        "table": result.table.to_dict("records"),
+        "extra": {name: table.to_dict("records") for name, table in result.extra.items()},
+    }
     path = folder / f"{result.name}.json"
     beside = folder / f".{result.name}.{os.getpid()}.part"
     try:
@@ -74,7 +80,8 @@ def load_result(path):
     """Read what :func:`save_result` wrote; raises BadArgument for anything else."""
     try:
         plain = json.loads(Path(path).read_text())
-        return ExperimentResult(**plain | {"table": pd.DataFrame(plain["table"])})
+        tables = {name: pd.DataFrame(rows) for name, rows in plain["extra"].items()}
+        return ExperimentResult(**plain | {"table": pd.DataFrame(plain["table"]), "extra": tables})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BadArgument("this is not an experiment's result", where=path, got=error) from None
 

@@ -3,10 +3,16 @@
 import numpy as np
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, OutOfRange
-from h2o_theory.guarantee.schedules import Schedules
+from h2o_theory.engine import schedules
+from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 from h2o_theory.guarantee.tables import Guarantee, head_summary, step_table
-from h2o_theory.submodular import READINGS, make_reading, measure_conditions
+from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.submodular import (
+    READINGS,
+    make_reading,
+    measure_conditions,
+    steps_with_a_choice,
+)
 
 __all__ = ["measure_guarantee"]
 
@@ -96,14 +102,18 @@ def measure_guarantee(
             got=prefill,
             expected=f"0 to {trace.tokens - 1}",
         )
-    schedules = Schedules(trace, policy, budget, layers, prefill, seed)
+    policy, asked = _one_policy(policy), _one_budget(budget)
+    tokens = asked.resolve(trace.tokens)
+    steps_with_a_choice(trace.tokens, tokens, prefill)
+    common = {"prefill": prefill, "layers": layers, "kv_heads": kv_heads, "seed": seed}
+    decided = schedules(trace, policy, asked.text, progress=progress, **common)
     steps, summaries, names = [], [], ("", "")
     for done, (layer, kv_head) in enumerate(heads, start=1):
         rows = np.concatenate([block for _, block in trace.blocks(layer, kv_head)], axis=1)
-        evicted_at = schedules.of(layer, kv_head, rows)
+        evicted_at = decided[layer, kv_head]
         exact, seen = _functions(function, approximate, shape, rows, evicted_at)
         conditions = measure_conditions(
-            exact, evicted_at, schedules.budget, approximate=seen, prefill=prefill
+            exact, evicted_at, tokens, approximate=seen, prefill=prefill
         )
         steps.append(step_table(layer, kv_head, conditions))
         summaries.append(head_summary(layer, kv_head, conditions, steps[-1]))
@@ -113,10 +123,10 @@ def measure_guarantee(
     return Guarantee(
         steps=pd.concat(steps, ignore_index=True),
         heads=pd.DataFrame(summaries),
-        policy=schedules.policy.name,
-        parameters=schedules.policy.describe(schedules.budget),
-        budget=schedules.budget_text,
-        budget_tokens=schedules.budget,
+        policy=policy.name,
+        parameters=policy.describe(tokens),
+        budget=asked.text,
+        budget_tokens=tokens,
         prefill=prefill,
         tokens=trace.tokens,
         exact=names[0],
@@ -125,6 +135,32 @@ def measure_guarantee(
         trace_id=trace.trace_id,
         model=str(trace.spec.model.get("id", "unknown")),
     )
+
+
+def _one_policy(policy):
+    """The one policy, which has to evict."""
+    found = parse_policies(policy)
+    if len(found) != 1:
+        raise BadArgument(
+            "one policy at a time", where="policy", got=len(found), expected="one policy"
+        )
+    if not hasattr(found[0], "rate") or found[0].kind == "reference":
+        raise BadArgument(
+            "the guarantee is about policies that evict",
+            where="policy",
+            got=getattr(found[0], "name", repr(found[0])),
+            expected="an eviction policy, such as h2o",
+        )
+    return found[0]
+
+
+def _one_budget(budget):
+    found = parse_budgets(budget)
+    if len(found) != 1:
+        raise BadBudget(
+            "one budget at a time", where="budget", got=len(found), expected="one budget"
+        )
+    return found[0]
 
 
 def _require_function(function, name, names):

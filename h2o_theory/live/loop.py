@@ -227,6 +227,15 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     if chunk < 1:
         raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
     modules = check_model(model)
+    context = getattr(model.config, "max_position_embeddings", None)
+    if positions == "original" and context is not None and tokens > context:
+        raise BadArgument(
+            "more tokens than the model's context",
+            where="tokens",
+            got=tokens,
+            expected=f"at most {context}",
+            hint="Count positions within the cache (positions='slot')",
+        )
     rotation = None
     if positions == "slot":
         from h2o_theory.live.rotate import key_rotation

@@ -21,10 +21,10 @@ from numba import njit
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["ACCESS_RULES", "access_settings", "check_access", "is_access", "least_access"]
+__all__ = ["ACCESS_RULES", "access_settings", "is_access", "least_access", "settle_access"]
 
 ACCESS_RULES = ("uniform", "relative", "top_m", "absolute")
-_LEVELS = {"uniform": 0.0, "relative": 0.01, "top_m": 8.0, "absolute": 0.01}
+_LEVELS = {"uniform": None, "relative": 0.01, "top_m": 8.0, "absolute": 0.01}
 _SLACK = 1.0 - 1e-9
 _TINY = 1e-300
 
@@ -68,12 +68,14 @@ def _mth_largest(row, n, m):
 
 def access_settings(policy):
     """``[rule, level]`` of a policy with the parameters ``access`` and ``level``."""
-    level = _LEVELS[policy.access] if policy.level is None else policy.level
-    return [float(ACCESS_RULES.index(policy.access)), float(level)]
+    return [float(ACCESS_RULES.index(policy.access)), float(policy.level or 0.0)]
 
 
-def check_access(policy):
-    """Raise BadArgument unless ``access`` and ``level`` of ``policy`` can be used together."""
+def settle_access(policy):
+    """Give ``level`` of ``policy`` the default of its rule ``access``, so that results name it.
+
+    Raises BadArgument unless the two can be used together.
+    """
     access, level = policy.access, policy.level
     usable = access in ACCESS_RULES and (level is None or (level > 0 and access != "uniform"))
     if usable and level is not None:
@@ -85,3 +87,5 @@ def check_access(policy):
             got=f"access={access}, level={level}",
             expected="uniform; relative or absolute with a level up to 1; top_m with a whole level",
         )
+    if level is None:
+        object.__setattr__(policy, "level", _LEVELS[access])  # it is frozen for everyone else

@@ -19,6 +19,7 @@ __all__ = [
     "heavy_part",
     "one_of",
     "part_of",
+    "checked_parts",
     "share",
     "sinks_within",
     "whole_number",
@@ -202,6 +203,26 @@ def part_of(part, budget):
 def heavy_part(recent, budget):
     """The share ``1 - recent`` of a budget, rounded down exactly; one entry is always recent."""
     return min(int((1 - Fraction(str(recent))) * budget), budget - 1)
+
+
+def checked_parts(policy, budget):
+    """The :class:`Parts` of a budget, checked.
+
+    Raises
+    ------
+    BadBudget
+        If a part is negative, they do not sum to the budget, or nothing but sinks is left.
+    """
+    parts = policy.parts(budget)
+    numbers = (parts.n_sink, parts.n_heavy, parts.n_recent)
+    if min(numbers) < 0 or sum(numbers) != budget or parts.n_sink == budget:
+        raise BadBudget(
+            "the policy's parts do not make up the budget",
+            where=policy.name,
+            got="n_sink={}, n_heavy={}, n_recent={}".format(*numbers),
+            expected=f"parts of at least 0 that sum to {budget}, with fewer sinks than that",
+        )
+    return parts
 
 
 def sinks_within(policy, n_sink, budget, *, default):

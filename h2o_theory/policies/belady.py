@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.access import access_settings, check_access, least_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy, one_of
 from h2o_theory.policies.registry import register
 
@@ -82,7 +82,7 @@ class Belady(Policy):
     level: float | None = None
 
     def __post_init__(self):
-        check_access(self)
+        settle_access(self)
         one_of(self, "form", ("next", "count"))
 
     def table(self, mean_rows):

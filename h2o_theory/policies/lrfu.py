@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.access import access_settings, check_access, least_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import ROWS, Policy, one_of
 from h2o_theory.policies.registry import register
 
@@ -67,7 +67,7 @@ class Lrfu(Policy):
     def __post_init__(self):
         is_soft = self.access == "soft"
         if not is_soft or self.level is not None:
-            check_access(self)
+            settle_access(self)
         one_of(self, "rows", ROWS if is_soft else ("renormalised",))
         if not 0 <= self.lam <= 64:
             raise BadArgument(

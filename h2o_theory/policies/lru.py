@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.access import access_settings, check_access, least_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy
 from h2o_theory.policies.registry import register
 
@@ -52,7 +52,7 @@ class Lru(Policy):
     level: float | None = None
 
     def __post_init__(self):
-        check_access(self)
+        settle_access(self)
 
     def settings(self, context):
         """The access rule."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.access import access_settings, check_access, least_access
+from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy, whole_number
 from h2o_theory.policies.registry import register
 
@@ -69,7 +69,7 @@ class LruK(Policy):
     def __post_init__(self):
         whole_number(self, "depth", 1)
         whole_number(self, "period", 0)
-        check_access(self)
+        settle_access(self)
 
     def settings(self, context):
         """K, the period, T and the access rule."""

@@ -45,7 +45,9 @@ class ScissorhandsCode(Policy):
     Source: lzcemma/Scissorhands (q = 0.9, r = 10, window 100, layers 5 to 35 of OPT). No guarantee.
     O(k log k) per step. Departures: the code has no budget: an entry goes once it has not stood
     out for 100 rows, so that the size floats; here the one that would go first goes when its
-    place is needed, in all layers. ``scissorhands`` is the rule of the paper.
+    place is needed, in all layers. The zeros pull the quantile down: with a budget of
+    at most (1 - q) T it is 0, every row exceeds it everywhere, and the rule is a sliding window.
+    ``scissorhands`` is the rule of the paper.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import Parts, Policy, sinks_within, whole_number
+from h2o_theory.policies.base import Parts, Policy, one_of, sinks_within, whole_number
 from h2o_theory.policies.registry import register
 
 __all__ = ["Sink"]
@@ -16,10 +16,21 @@ class Sink(Policy):
 
     .. math:: S_t = \{0, \dots, s-1\} \cup \{t-(k-s)+1, \dots, t\}, \qquad s = n_{sink}.
 
-    Below a budget of 5 the default of 4 sinks shrinks to k - 1. No guarantee is known.
+    Below a budget of 5 the default of 4 sinks shrinks to k - 1. No guarantee is known. O(1) state
+    beyond the set.
 
-    Source: StreamingLLM, arXiv 2309.17453 (4 sinks). Departure: keys keep the positions they
-    were recorded with; StreamingLLM re-indexes positions within the cache, which changes logits.
+    Source: StreamingLLM, arXiv 2309.17453 (4 sinks). It counts positions within the cache, which
+    changes logits: ``positions=slot``. The sets and the retained mass, which is a matter of the
+    recorded rows, are the same; output error and KL are then those of the rows that such a cache
+    computes (:mod:`h2o_theory.engine.slots`), O(G k d) per step. Departure: keys keep the positions
+    they were recorded with unless asked otherwise.
+
+    Parameters
+    ----------
+    n_sink : int
+        The default shrinks to fit.
+    positions : {"original", "slot"}
+        Slot positions need a trace with queries, keys, values and a known rotary embedding.
     """
 
     name: ClassVar[str] = "sink"
@@ -27,8 +38,10 @@ class Sink(Policy):
     source: ClassVar[str] = "StreamingLLM, arXiv 2309.17453"
 
     n_sink: int = 4
+    positions: str = "original"
 
     def __post_init__(self):
+        one_of(self, "positions", ("original", "slot"))
         whole_number(self, "n_sink", 0)
 
     def parts(self, budget):

@@ -146,7 +146,8 @@ def record(
         themselves and values instead of queries and keys, O(T^2) bytes per head.
     dtype : {"model", "float32", "float16", "bfloat16"}
         Storage dtype; the model's own by default, which loses nothing (for attention rows
-        float32). What a coarser one loses is measured on the checked rows and reported.
+        float32). What a coarser one loses is measured on the checked rows and reported, but for
+        attention rows.
     tokens : int, optional
         Length of the sequence, where known: a trace that would not fit on the disk is then
         refused before the model runs.

@@ -18,7 +18,8 @@ class Destinations:
     """The :class:`~h2o_theory.trace.TraceWriter` of each sequence of a recording.
 
     Whether there is more than one becomes known with the first pass. Leaving the context removes
-    what was not committed.
+    what was not committed. Resuming a batch, a trace that is complete is made again and replaced
+    by its equal.
 
     Parameters
     ----------
@@ -34,8 +35,13 @@ class Destinations:
 
     def __init__(self, out, **options):
         self._out, self._options = Path(out), options
-        self._stack = contextlib.ExitStack()
-        self._writers = [self._stack.enter_context(TraceWriter(self._out, **options))]
+        self._stack, self._writers = contextlib.ExitStack(), []
+        if not (options["resume"] and _holds_sequences(self._out)):
+            self._add_writer(self._out)
+
+    def _add_writer(self, out, **changes):
+        writer = TraceWriter(out, **{**self._options, **changes})
+        self._writers.append(self._stack.enter_context(writer))
 
     def __enter__(self):
         return self
@@ -45,13 +51,20 @@ class Destinations:
 
     def open(self, queue, index, count):
         """Where the segments of sequence ``index`` of ``count`` go: a callable for ``queue``."""
+        if count == 1 and not self._writers:
+            self._add_writer(self._out)
         if count > 1:
-            if index == 0:
+            if index == 0 and self._writers:
                 self._writers.pop().abort()
-            writer = TraceWriter(sequence_folder(self._out, index), **self._options)
-            self._writers.append(self._stack.enter_context(writer))
+            folder = sequence_folder(self._out, index)
+            self._add_writer(folder, overwrite=self._options["resume"] and folder.exists())
         return partial(queue.add, self._writers[index])
 
     def commit(self, specs):
         """Give every trace its name; returns their folders, in order."""
         return tuple(writer.commit(spec) for writer, spec in zip(self._writers, specs, strict=True))
+
+
+def _holds_sequences(out):
+    """Whether a folder is that of a batch, finished or not."""
+    return out.is_dir() and any(out.glob("[0-9]*"))

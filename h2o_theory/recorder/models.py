@@ -212,7 +212,7 @@ def _load_options(device, dtype, attention):
         require("accelerate")
         options["device_map"] = "auto"
     else:
-        _check_device(device)
+        check_device(device)
         if torch.device(device).type != "cpu":
             options["device_map"] = {"": device}
     if attention is not None:
@@ -225,7 +225,8 @@ def _load_options(device, dtype, attention):
     return options
 
 
-def _check_device(device):
+def check_device(device):
+    """Refuse a device on which torch cannot put a number; raises BadArgument."""
     torch = require("torch")
     try:
         if torch.device(device).type == "meta":

@@ -5,7 +5,7 @@ import numpy as np
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder.buffer import to_storage
 
-__all__ = ["TOLERANCE", "SelfCheck", "output_error", "rows_to_check"]
+__all__ = ["TOLERANCE", "SelfCheck", "attention_weights", "output_error", "rows_to_check"]
 
 TOLERANCE = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 1e-2}
 """Largest accepted relative error by the model's dtype.
@@ -154,7 +154,7 @@ def output_error(call, rows, query, key, value):
     import torch
 
     rounding = call.query.dtype if call.inner == "eager" else torch.float32
-    weights = _weights(query, key, call.lo[rows], call.hi[rows], call, rounding)
+    weights = attention_weights(query, key, call.lo[rows], call.hi[rows], call, rounding)
     again = torch.matmul(weights, value).view(query.shape[0], len(rows), -1)
     model_output = call.output[rows].float().transpose(0, 1)
     distance = (again - model_output).norm(dim=-1)
@@ -162,8 +162,22 @@ def output_error(call, rows, query, key, value):
     return float(torch.where(distance == 0, 0.0, relative).max())
 
 
-def _weights(query, key, lo, hi, call, rounding):
-    """Attention [kv_heads, G n, m] of float32 queries, rounded as the inner attention rounds."""
+def attention_weights(query, key, lo, hi, call, rounding):
+    """Attention rows of a call in float32, every result rounded to a dtype on the way.
+
+    Parameters
+    ----------
+    query, key : float32 tensors [q_heads, n, d], [kv_heads, m, d]
+    lo, hi : int arrays [n]
+    call : Call
+        Whose ``base`` and ``arithmetic`` apply.
+    rounding : torch.dtype
+        In that of the model, eager attention comes out bit for bit.
+
+    Returns
+    -------
+    tensor [kv_heads, G n, m]
+    """
     import torch
 
     def rounded(tensor):

@@ -32,18 +32,21 @@ class Sequence:
 
     def __init__(self, settings, emit):
         self.token_ids, self.prompt_length = [], 0
-        self.checks = SelfCheck(settings.model_dtype, settings.dtype, settings.check_rows)
         self._settings = settings
+        # Rows are computed from the tensors as captured, so those are what is checked.
+        rows = settings.store == "attention"
+        self._dtype = settings.model_dtype if rows else settings.dtype
+        self.checks = SelfCheck(settings.model_dtype, self._dtype, settings.check_rows)
         self._buffer = SegmentBuffer(emit, settings.dtype)
 
     def add(self, call):
         """Bring a call of this sequence to storage form, check that, and keep its new rows."""
         parts = {"q": call.query, "k": call.new(call.key), "v": call.new(call.value)}
-        stored = {kind: to_storage(part, self._settings.dtype) for kind, part in parts.items()}
-        refuse_non_finite(call.layer, stored, self._settings.dtype)
+        stored = {kind: to_storage(part, self._dtype) for kind, part in parts.items()}
+        refuse_non_finite(call.layer, stored, self._dtype)
         self.checks.check(call, stored)
         if self._settings.store == "attention":
-            self._add_attention(call, as_numpy(stored["v"]))
+            self._add_attention(call, stored["v"])
             return
         arrays = {kind: as_numpy(stored[kind]) for kind in self._settings.store}
         arrays |= {"lo": call.lo, "hi": call.hi}
@@ -52,6 +55,9 @@ class Sequence:
     def _add_attention(self, call, values):
         import torch
 
+        values = to_storage(values, self._settings.dtype)
+        refuse_non_finite(call.layer, {"v": values}, self._settings.dtype)
+        values = as_numpy(values)
         for start in range(call.start, call.stop, PACK_ROWS):
             stop = min(start + PACK_ROWS, call.stop)
             rows = torch.from_numpy(packed_rows(call, start, stop))

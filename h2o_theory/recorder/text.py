@@ -9,7 +9,7 @@ from h2o_theory.recorder.destinations import sequence_folder
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.passes import check_chunk, generate, prefill
 from h2o_theory.recorder.plan import planned_spec
-from h2o_theory.trace import open_trace, predict_bytes, require_room
+from h2o_theory.trace import open_trace, require_room
 
 __all__ = ["encode", "plan_texts", "record_text", "record_texts"]
 
@@ -121,7 +121,7 @@ def record_texts(
         )
     present = [_is_present(sequence_folder(out, i), ids) for i, ids in enumerate(sequences)]
     missing = [ids for ids, there in zip(sequences, present, strict=True) if not there]
-    _require_room_for_all(out, _plans(model, missing, generation, options))
+    require_room(Path(out), _plans(model, missing, generation, options))
     recordings = []
     for index, (text, ids) in enumerate(zip(texts, sequences, strict=True)):
         if present[index]:
@@ -232,12 +232,6 @@ def _plans(model, sequences, generation, options):
     settings = choose_settings(network, **chosen)
     more = generation.new_tokens if generation else 0
     return [planned_spec(network.config, settings, len(ids) + more) for ids in sequences]
-
-
-def _require_room_for_all(out, plans):
-    if plans:
-        others = sum(map(predict_bytes, plans[1:]))
-        require_room(Path(out), plans[0], present=-others)
 
 
 def _is_present(folder, ids):

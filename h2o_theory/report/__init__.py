@@ -1,5 +1,6 @@
 """Results on disk, their summary, and the report: one HTML page with figures and tables."""
 
+from h2o_theory.report.analysis import write_analysis
 from h2o_theory.report.page import write_report
 from h2o_theory.report.results import (
     check_destination,
@@ -15,5 +16,6 @@ __all__ = [
     "refuse_existing",
     "save_results",
     "summary_table",
+    "write_analysis",
     "write_report",
 ]

@@ -8,6 +8,13 @@
 - :func:`total_curvature`, :func:`submodularity_ratio` and others say how good greedy must be;
 - :func:`make_reading` reads ``F(Z, t, .)`` off attention rows, :func:`measure_conditions` follows a
   schedule through it, and :func:`repaired_bound` says what that guarantees.
+
+::
+
+    f = row_sums(rows, square_root())          # attention rows [T, T], h(m) = sqrt(m)
+    best = lazy_greedy(f, 51)                  # best.value <= optimum <= best.upper
+    check_answer(f, best).ratio                # proved again from f alone
+    refute(f, "submodular").counterexample     # None
 """
 
 from h2o_theory.submodular.bounds import (
@@ -56,7 +63,7 @@ from h2o_theory.submodular.row_sums import (
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction, set_function
 from h2o_theory.submodular.simple import removal_greedy, top_k
 from h2o_theory.submodular.streaming import preemptive_swap, sieve_streaming, weighted_swap
-from h2o_theory.submodular.trajectory import Trajectory
+from h2o_theory.submodular.trajectory import Trajectory, steps_with_a_choice
 
 __all__ = [
     "DEFINITIONS",
@@ -116,6 +123,7 @@ __all__ = [
     "sieve_streaming",
     "stochastic_greedy",
     "submodularity_ratio",
+    "steps_with_a_choice",
     "top_k",
     "total_curvature",
     "weighted_coverage",

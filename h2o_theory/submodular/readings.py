@@ -136,7 +136,7 @@ class CachedReading(FullReading):
         return self._weights[step, : step + 1] + shares.mean(axis=0)
 
     def best(self, step, size):
-        r"""Bounds on the best value, which meet except in rare cases.
+        r"""Bounds on the best value, which meet at most steps of real rows and are close at others.
 
         If Y has the newcomer, X = Y without it makes its share 1: the k-1 largest of what came
         before. If not, X = Y is best, and the share is :math:`g(m) = m / (m + a_{tt})`, m the mass

@@ -112,7 +112,8 @@ class Premises:
     """Whether the premises of Theorem 4.4 hold, and what is left of its conclusion if they do.
 
     The premises are theta = gamma = alpha / (10 n) and eps0 = beta / (10 n) at every step, n the
-    number of tokens; the conclusion ``f >= (1 - 1/e)(1 - alpha) opt - beta``.
+    number of tokens; the conclusion ``f >= (1 - 1/e)(1 - alpha) opt - beta``. The readings are
+    monotone as the theorem wants; of a function of your own, :func:`refute_dynamic` can tell.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ import numpy as np
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.optimum.arguments import require_budget, require_prefill
 
-__all__ = ["Trajectory", "visible_sets"]
+__all__ = ["Trajectory", "steps_with_a_choice", "visible_sets"]
 
 
 def visible_sets(evicted_at, tokens):
@@ -63,18 +63,9 @@ class Trajectory:
     def __init__(self, evicted_at, tokens, budget, prefill=0):
         self._visible = visible_sets(evicted_at, tokens)
         self._evicted_at = np.asarray(evicted_at)
-        self.budget = require_budget(budget, tokens, "budget")
-        prefill = require_prefill(prefill, tokens)
+        self.steps = steps_with_a_choice(tokens, budget, prefill)
+        self.budget, self.first = int(budget), self.steps[0]
         self.size = self.budget - 1
-        self.first = max(self.budget - 2, prefill - 1, 0)
-        self.steps = range(self.first, tokens - 1)
-        if self.size < 1 or len(self.steps) < 2:
-            raise BadBudget(
-                "there is no step to measure",
-                where="budget",
-                got=f"budget {self.budget}, prefill {prefill}, {tokens} tokens",
-                expected="a budget of at least 2, and two rows beyond it and the prefill",
-            )
         self._require_feasible()
 
     def retained(self, step):
@@ -104,3 +95,24 @@ class Trajectory:
                 got=leaving.max(),
                 expected="at most 1",
             )
+
+
+def steps_with_a_choice(tokens, budget, prefill=0):
+    """The steps of :class:`Trajectory`, its first among them.
+
+    Raises
+    ------
+    BadBudget
+        There are fewer than two.
+    """
+    budget = require_budget(budget, tokens, "budget")
+    prefill = require_prefill(prefill, tokens)
+    steps = range(max(budget - 2, prefill - 1, 0), tokens - 1)
+    if budget < 2 or len(steps) < 2:
+        raise BadBudget(
+            "there is no step to measure",
+            where="budget",
+            got=f"budget {budget}, prefill {prefill}, {tokens} tokens",
+            expected="a budget of at least 2, and two rows beyond it and the prefill",
+        )
+    return steps

@@ -9,6 +9,12 @@ from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE
 __all__ = ["Matrix", "Source", "arranged"]
 
 
+GENERATED = (
+    "generate() gives one row per step: run the finished text through the model once, with "
+    "output_attentions=True"
+)
+
+
 @dataclass(frozen=True)
 class Matrix:
     """A named array of a file, not read yet.
@@ -81,7 +87,8 @@ def arranged(path, matrices):
     ignored = tuple(m.name for m in matrices if m not in square)
     if not square:
         shapes = ", ".join(f"{m.name} {m.shape}" for m in matrices[:5])
-        raise _shape_error(path, shapes or "no array")
+        steps = any(m.shape[-2:-1] == (1,) for m in matrices)
+        raise _shape_error(path, shapes or "no array", GENERATED if steps else "")
     (first, *others) = square
     stacked = (
         len(first.shape) > 3
@@ -141,11 +148,12 @@ def _check_alike(path, square, numbers, shapes):
         )
 
 
-def _shape_error(path, got):
+def _shape_error(path, got, hint=""):
     return InvalidAttention(
         "attention has the wrong shape",
         where=path,
         got=got,
         expected="[layers, heads, T, T], [layers, sequences, heads, T, T], or per layer "
         "[sequences, heads, T, T] or [heads, T, T]",
+        hint=hint,
     )

@@ -45,21 +45,16 @@ def parse_manifest(data):
     ValueError, KeyError, TypeError
         If a line is cut, altered, missing or of an unknown kind.
     """
-    entries, end = [], None
-    for line in data.decode("utf-8").splitlines():
-        if end is not None:
-            raise ValueError("lines after the closing line")
-        entry = json.loads(line)
-        if entry["kind"] == "end":
-            end = entry
-        else:
-            entries.append(_checked(entry))
-    if end is None:
+    lines = [json.loads(line) for line in data.decode("utf-8").split("\n")[:-1]]
+    if not lines or lines[-1]["kind"] != "end":
         raise ValueError("the closing line is missing")
+    entries, end = [_checked(entry) for entry in lines[:-1]], lines[-1]
     if end["segments"] != len(entries):
         raise ValueError(f"{len(entries)} segments of {end['segments']}")
-    if end["segments_sha256"] != _digest(entries):
+    if end["segments_sha256"] != _digest(entries) or not isinstance(end["spec_sha256"], str):
         raise ValueError("a line was altered")
+    if data != b"".join(map(to_line, lines)):
+        raise ValueError("a line is not as it was written")
     return entries, end
 
 

@@ -247,7 +247,7 @@ class Trace:
 
     def save(self, path, *, overwrite=False):
         """Write to a folder, one segment a layer, beside and renamed; returns the path."""
-        with TraceWriter(path, overwrite=overwrite) as writer:
+        with TraceWriter(path, plan=self.spec, overwrite=overwrite) as writer:
             for layer in self.layers:
                 tensors, dtypes = {}, {}
                 for kind in sorted(self._store.names(layer)):

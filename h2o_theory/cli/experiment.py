@@ -1,0 +1,78 @@
+"""``h2o-theory experiment``: the paper's experiments at reduced scale, in the running model."""
+
+from pathlib import Path
+
+from h2o_theory.cli.common import print_table, say, shown_progress
+from h2o_theory.cli.live import live_provenance
+
+__all__ = ["add_parser"]
+
+
+def add_parser(verbs):
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "experiment",
+        help="run one of the paper's experiments in the model, with intervals",
+        description="ladder: loss against budget. removal: hiding heavy hitters. statistics: "
+        "local or global scores. streaming: a long text. quantised: 4-bit keys and values. masks: "
+        "sparse patterns with heavy hitters. choice: multiple choice, a check of the plumbing. "
+        "fidelity: what the replay predicts. Finished cells under --out are not computed again.",
+        epilog="example: h2o-theory experiment ladder --windows 2 --out experiments",
+    )
+    parser.add_argument("name", metavar="NAME", help="as described above")
+    parser.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
+    parser.add_argument(
+        "--text", metavar="FILE", help="a UTF-8 text (default: Python's language reference)"
+    )
+    parser.add_argument("--tokens", type=int, metavar="T", help="of a window")
+    parser.add_argument("--windows", type=int, metavar="N", help="consecutive windows")
+    parser.add_argument("--out", required=True, metavar="DIR", help="cells, NAME.json and figure")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    parser.set_defaults(run=run)
+
+
+def run(arguments):
+    """Run, save, draw, print."""
+    from h2o_theory.experiments import Study, find_experiment, language_reference, save_result
+    from h2o_theory.recorder import load_model
+    from h2o_theory.recorder.dataset import read_text
+    from h2o_theory.recorder.text import encode
+
+    experiment = find_experiment(arguments.name)
+    if arguments.text:
+        name, text = Path(arguments.text).name, read_text(arguments.text)
+    else:
+        name, text = language_reference()
+    tokens = arguments.tokens or experiment.tokens
+    windows = arguments.windows or experiment.windows
+    with shown_progress() as progress:
+        model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
+        ids = encode(model.tokenizer, text, tokens * windows, name)
+        study = Study(
+            model,
+            ids,
+            arguments.out,
+            tokens=tokens,
+            windows=windows,
+            text=name,
+            progress=progress,
+        )
+        result = experiment.run(study)
+    result.setting.update(live_provenance(model, name, arguments.device))
+    path = save_result(result, arguments.out)
+    _draw(result, path)
+    say(f"result: {path}")
+    if arguments.json:
+        print(path.read_text())
+        return
+    print_table(result.table, f"{result.question} ({model.name}, {name})")
+    print(result.answer)
+
+
+def _draw(result, path):
+    if result.name == "fidelity":
+        from h2o_theory.figures.fidelity import fidelity_figure
+
+        fidelity_figure(result).savefig(path.with_suffix(".png"))

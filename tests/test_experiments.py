@@ -1,0 +1,252 @@
+"""The experiments on tiny random models: what each arm hides, and results that come back whole."""
+
+import json
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference
+import torch
+from recorder_models import tokens
+from test_live_campaign import folder  # noqa: F401  a tiny model with a tokenizer, as a fixture
+
+from h2o_theory.cli import main
+from h2o_theory.errors import BadArgument, MissingDependency
+from h2o_theory.experiments import EXPERIMENTS, Study, find_experiment, load_result, save_result
+from h2o_theory.experiments import choice as choice_module
+from h2o_theory.experiments.budgets import budget_ladder
+from h2o_theory.experiments.choice import multiple_choice, questions_from_harness
+from h2o_theory.experiments.fidelity import METRICS, fidelity, overlap
+from h2o_theory.experiments.global_statistics import local_against_global, recorded, schedules_of
+from h2o_theory.experiments.quantised import quantised_cache
+from h2o_theory.experiments.removal import mask_heavy_hitters
+from h2o_theory.experiments.sparse import sparse_masks
+from h2o_theory.experiments.streaming import long_text
+from h2o_theory.live import evaluate
+from h2o_theory.live.chooser import ScheduleChooser
+from h2o_theory.live.evaluate import evaluate_following
+from h2o_theory.live.quantise import Quantiser, fake_quantise
+from h2o_theory.masks import make_mask
+from h2o_theory.policies import make_policy
+from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.recorder.tiny import tiny_model
+
+
+@pytest.fixture
+def study(tmp_path):
+    model = LoadedModel(tiny_model("llama"), None, "tiny", "llama", "", "test")
+    return Study(model, tokens(160), tmp_path, tokens=80, windows=2, text="noise")
+
+
+def test_the_ladder_pairs_every_policy_with_the_full_cache(study):
+    result = budget_ladder(study, policies=("h2o", "recent", "sink"), budgets=("20%", "100%"))
+    table = result.table.set_index("arm")
+    assert table.loc["full cache", "loss_increase"] == 0 and (table["n"] == 158).all()
+    assert abs(table.loc["h2o at 100%", "loss_increase"]) < 1e-6
+    loss = np.mean([evaluate(study.model, ids, "recent", "20%").loss for ids in study.windows])
+    assert table.loc["recent at 20%", "perplexity"] == pytest.approx(np.exp(loss))
+    over = result.findings["h2o over sink at 20%"]
+    difference = table.loc["h2o at 20%", "loss_increase"] - table.loc["sink at 20%"].loss_increase
+    assert over["value"] == pytest.approx(difference)
+    assert over["low"] <= over["value"] <= over["high"] and over["n"] == 158
+    assert "match the full cache" in result.answer or "matches the full cache" in result.answer
+
+
+def test_results_come_back_from_disk(study, tmp_path):
+    result = long_text(study, budget="10", stretch=40)
+    path = save_result(result, tmp_path / "results")
+    again = load_result(path)
+    assert again.findings.keys() == result.findings.keys() and again.setting["windows"] == 2
+    pd.testing.assert_frame_equal(again.table, result.table, check_exact=False, rtol=1e-5)
+    assert [file.name for file in path.parent.iterdir()] == ["streaming.json"]
+    path.write_text("{}")
+    with pytest.raises(BadArgument, match="not an experiment"):
+        load_result(path)
+
+
+def test_running_perplexity_is_that_of_its_stretch(study):
+    result = long_text(study, budget="10", stretch=40, slots=True)
+    row = result.table.set_index("arm").loc["sinks + recent"]
+    losses = [evaluate(study.model, ids, "sink", 10).losses[40:] for ids in study.windows]
+    assert row["ppl_40"] == pytest.approx(np.exp(np.mean(losses)))
+    slot = evaluate(study.model, study.windows[0], "sink", 10, positions="slot")
+    assert "sinks + recent, slots" in result.findings and slot.perplexity > 0
+
+
+def test_hidden_keys_are_the_heaviest(study):
+    result = mask_heavy_hitters(study, shares=(0.05,))
+    assert {"4 heavy hitters", "4 random", "4 random neighbours", "4 most recent"} <= set(
+        result.table["arm"]
+    )
+    received = study.kept(None, kind="received", ids=study.windows[0])[1]["received"]
+    assert received.shape == (3, 2, 80)
+    assert np.allclose(received.sum(axis=-1), 80)  # every row gives away 1
+    top = np.argsort(-received, axis=-1, kind="stable")[..., :4]
+
+    def choosers(layer, kv_heads):
+        made = []
+        for head in range(kv_heads):
+            schedule = np.full(80, 80)
+            schedule[top[layer, head]] = top[layer, head]
+            made.append(((head,), ScheduleChooser(schedule)))
+        return made
+
+    losses = [evaluate_following(study.model, study.windows[0], choosers).losses[1:]]
+    first = study.store.load  # the cell of the first window holds the same losses
+    cells = [first(path.stem) for path in (study.store.folder / "cells").iterdir()]
+    kept = [arrays["losses"][1:] for _, arrays in cells if "losses" in arrays]
+    assert any(np.allclose(losses[0], found, atol=1e-5) for found in kept)
+
+
+def test_recent_keys_hidden_means_no_neighbour_is_seen(study):
+    from h2o_theory.experiments.removal import _NoRecent
+
+    seen = _NoRecent(20, 3).visible(np.arange(20), 10, 12)
+    assert np.flatnonzero(seen[0]).tolist() == [0, 1, 2, 3, 4, 5, 6, 10]
+    assert np.flatnonzero(seen[1]).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 11]
+
+
+def test_schedules_from_a_trace_are_those_of_the_replay(study, tmp_path):
+    trace = recorded(study, 0, tmp_path / "traces")
+    assert trace.tokens == 80 and trace.layers == (0, 1, 2)
+    for name in ("h2o", "tova", "optimum", "oracle_static"):
+        schedules = schedules_of(trace, make_policy(name), 16)
+        assert schedules.shape == (3, 2, 80)
+        assert max(map(len, reference.visible_sets(schedules[1, 0]))) == 16
+    closed = evaluate(study.model, study.windows[0], "h2o", 16).evicted_at
+    opened = schedules_of(trace, make_policy("h2o"), 16)
+    # Nothing was evicted below layer 0, so replay and model choose alike there.
+    assert overlap(opened[0, 0], closed[0, 0], 16) == 1.0
+    result = local_against_global(study, budget="20%")
+    assert "global" in result.findings and "optimum's schedule" in result.findings
+
+
+def test_overlap_by_hand():
+    assert overlap(np.full(5, 5), np.full(5, 5), 5) == 1.0
+    ours, theirs = np.array([2, 5, 5, 5]), np.array([5, 2, 5, 5])
+    # Full from step 2 on: {0,1,2} both; then {1,2,3} against {0,2,3}.
+    assert overlap(ours, theirs, 2) == pytest.approx((1.0 + 0.5) / 2)
+
+
+def test_rounding_and_its_interaction(study):
+    values = torch.linspace(-1, 1, 64).reshape(1, 1, 64)
+    rounded = fake_quantise(values, 4, 64)
+    assert len(rounded.unique()) == 16 and (rounded - values).abs().max() <= 1 / 15 + 1e-6
+    assert (fake_quantise(values, 8, 8) - values).abs().max() < 1e-3
+    assert torch.equal(fake_quantise(torch.ones(1, 2, 5), 4, 64), torch.ones(1, 2, 5))
+    assert Quantiser(4, 64).entry_bytes(64, 64) == 64 + 8
+    for wrong in ({"bits": 0}, {"bits": 9}, {"group": 0}):
+        with pytest.raises(BadArgument):
+            Quantiser(**wrong)
+    result = quantised_cache(study, budget="20%")
+    found = result.findings
+    extra = found["h2o and 4 bits"]["value"] - found["h2o"]["value"] - found["4 bits"]["value"]
+    assert found["interaction"]["value"] == pytest.approx(extra, abs=1e-9)
+    fine = quantised_cache(study, budget="20%", bits=8, group=8)
+    assert abs(fine.findings["8 bits"]["value"]) < 0.02
+
+
+def test_masks_show_what_they_name(study):
+    result = sparse_masks(study, budget="100%")
+    increase = result.table.set_index("arm")["loss_increase"]
+    assert abs(increase["topk"]) < 1e-5  # with room for every key nothing is left out
+    result = sparse_masks(study, budget="20%")
+    assert len(result.table) == 8
+    with pytest.raises(BadArgument, match="traces only"):
+        from h2o_theory.live.masking import MaskChooser
+
+        MaskChooser(make_mask("quest"), 16, 80)
+
+
+def test_the_fidelity_study_has_its_three_parts(study):
+    result = fidelity(
+        study,
+        policies=("h2o", "recent", "sink", "random", "lru"),
+        budgets=("10%", "50%"),
+        layer_policies=("h2o", "recent", "sink", "random", "lru", "tova", "heavy"),
+        layers=(0, 1, 2),
+        followed=("h2o", "tova"),
+    )
+    parts = result.table.groupby("part").size()
+    assert parts["all layers"] == 5 * 2 * 2 and parts["one layer"] == 7 * 3
+    assert result.table[list(METRICS)].notna().all().all()
+    one = evaluate(
+        study.model, study.windows[0], "recent", np.array([[80], [8], [80]])
+    ).loss - np.nanmean(study.full(0).losses)
+    point = result.table.query("part == 'one layer' and policy == 'recent' and layer == 1")
+    assert point["loss_increase"].item() == pytest.approx(one, abs=1e-6)
+    overlaps = result.extra["overlap"]
+    assert len(overlaps) == 2 * 3 and overlaps["jaccard"].between(0, 1).all()
+    assert (overlaps[overlaps["layer"] == 0]["jaccard"] == 1).all()
+    for part in ("all layers", "one layer"):
+        shares = [result.findings[f"{part}: {name} is the best"]["value"] for name in METRICS]
+        assert sum(shares) == pytest.approx(1)
+
+
+def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
+    command = ["experiment", "quantised", "--model", str(folder), "--out", str(tmp_path / "out")]
+    command += ["--text", str(folder / "text.txt"), "--tokens", "70", "--windows", "1"]
+    assert main([*command, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["setting"]["text"] == "text.txt" and result["setting"]["command"]
+    monkeypatch.setattr("h2o_theory.experiments.quantised.evaluate", None)  # nothing runs again
+    assert main(command) == 0
+    assert "beyond the sum" in capsys.readouterr().out
+    assert main(["experiment", "nothing", "--out", str(tmp_path / "x")]) == 2
+    assert "ladder, removal" in capsys.readouterr().err
+    assert find_experiment("ladder") is EXPERIMENTS["ladder"]
+
+
+def test_questions_are_asked_and_answered(monkeypatch, tmp_path):
+    class Words:
+        """A token for each new word, so that neighbours never share one."""
+
+        known = {}
+
+        def __call__(self, text, **_):
+            words = [self.known.setdefault(word, len(self.known)) for word in text.split()]
+            return {"input_ids": [3 + number % 90 for number in words]}
+
+    model = LoadedModel(tiny_model("llama"), Words(), "tiny", "llama", "", "test")
+    study = Study(model, tokens(64), tmp_path, tokens=64)
+    result = multiple_choice(study, shots=(0, 2), arms=("full", "h2o"))
+    assert len(result.table) == 4 and (result.table["n"] == choice_module.ASKED).all()
+    full = result.table[result.table["arm"] == "full"]
+    assert (full["same_as_full"] == 1).all()
+    assert (result.table["low"] <= result.table["accuracy"]).all()
+    question = choice_module.QUESTIONS[0]
+    ids = torch.tensor([Words()(choice_module._prompt(question, 2))["input_ids"]])
+    with torch.no_grad():
+        logits = model.model(ids).logits[0, -1]
+    firsts = [Words()(answer)["input_ids"][0] for answer in question.answers]
+    assert choice_module._choose(study, question, "full", "20%", 2) == int(logits[firsts].argmax())
+    low, high = choice_module._wilson(8, 16)[1:]
+    assert (low, high) == (pytest.approx(0.280, abs=1e-3), pytest.approx(0.720, abs=1e-3))
+    with pytest.raises(BadArgument, match="examples"):
+        multiple_choice(study, shots=(6,))
+
+
+def test_questions_of_the_harness_are_read_by_its_interface(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    with pytest.raises(MissingDependency, match="lm-eval"):
+        questions_from_harness("piqa")
+
+    class Task:
+        OUTPUT_TYPE = "multiple_choice"
+        has_validation_docs = staticmethod(lambda: True)
+        validation_docs = staticmethod(lambda: [{"q": "1+1", "a": ["1", "2"], "r": 1}] * 3)
+        doc_to_text = staticmethod(lambda document: document["q"])
+        doc_to_choice = staticmethod(lambda document: document["a"])
+        doc_to_target = staticmethod(lambda document: document["r"])
+
+    fake = types.ModuleType("lm_eval.tasks")
+    fake.TaskManager, fake.get_task_dict = object, lambda names, manager: {names[0]: Task}
+    monkeypatch.setitem(sys.modules, "lm_eval", types.ModuleType("lm_eval"))
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks", fake)
+    (first, second) = questions_from_harness("sums", limit=2)
+    assert first == second == choice_module.Question("1+1", ("1", "2"), 1)
+    monkeypatch.setattr(Task, "OUTPUT_TYPE", "generate_until")
+    with pytest.raises(BadArgument, match="no choices"):
+        questions_from_harness("sums")
