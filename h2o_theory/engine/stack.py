@@ -8,13 +8,43 @@ candidates evicts. One walk of O(m) serves every budget.
 """
 
 import numpy as np
-from numba import float64, int64, void
+from numba import float64, int64, njit, void
 
 from h2o_theory.engine.advance import compiled_loop, visible_row, welcome
 from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
 from h2o_theory.policies.base import checked_parts
 
 __all__ = ["StackRun", "compiled_stack_pass"]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(carried, t, levels, stack, height, score, out):
+    """Walk a competitor down the stack at step t; returns the new height.
+
+    What is carried past level m is what a cache with m places evicts, so that between two swaps
+    all levels evict the same token: one stretch of ``out[carried]``.
+    """
+    last = min(height, levels[-1])
+    level, bound = 0, 0
+    while True:
+        own = score[carried]
+        while level < last:
+            held = stack[np.uint64(level)]
+            other = score[np.uint64(held)]
+            if other < own or (other == own and held < carried):
+                break
+            level += 1
+        while bound < levels.size and levels[bound] <= level:
+            out[carried, bound] = t
+            bound += 1
+        if level == last:
+            break
+        stack[level], carried = carried, stack[level]
+        level += 1
+    if bound < levels.size:
+        stack[height] = carried
+        height += 1
+    return height
 
 
 def stack_pass(
@@ -38,16 +68,18 @@ def stack_pass(
     """Replay rows ``start .. start + B`` at all levels; the state carries over between blocks.
 
     ``limits`` is (height, window, prefill, n_sink, needs_rows, raw, reduction), its first entry
-    the number of tokens on the stack, updated. ``levels`` are the places for candidates of each
-    budget, ascending. ``out[i, j]`` is the step at which level i evicted token j.
+    the number of tokens on the stack, updated. Rows are seen whole. ``levels`` are the places for
+    candidates of each budget, ascending. ``out[j, i]`` is the step at which level i evicted
+    token j.
     """
     height, window, prefill, n_sink = limits[0], limits[1], limits[2], limits[3]
+    every = position[:0]
     for b in range(rows.shape[1]):
         t = start + b
         n = t + 1
         welcome(t, t, features, position, score, per_slot)
         if limits[4]:
-            visible_row(rows, sink_share, b, position, n, limits[5], limits[6], row, spare)
+            visible_row(rows, sink_share, b, every, n, limits[5], limits[6], row, spare)
         observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
         if t < prefill - 1:
             continue
@@ -55,24 +87,7 @@ def stack_pass(
         # At the cut that ends a prefill all prompt tokens outside the window compete, in turn.
         first = n_sink if t == prefill - 1 else max(t - window, n_sink)
         for competitor in range(first, t - window + 1):
-            carried = competitor
-            bound = 0
-            for i in range(height + 1):
-                while bound < levels.size and levels[bound] == i:
-                    out[bound, carried] = t
-                    bound += 1
-                if bound == levels.size:
-                    break
-                if i == height:
-                    stack[height] = carried
-                    height += 1
-                    break
-                held = stack[i]
-                if score[held] < score[carried] or (
-                    score[held] == score[carried] and held < carried
-                ):
-                    stack[i] = carried
-                    carried = held
+            height = settle(competitor, t, levels, stack, height, score, out)
     limits[0] = height
 
 
@@ -127,8 +142,8 @@ class StackRun:
         self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(tokens), np.zeros(tokens)
         self._settings, self._table = policy.settings(context), future_table(policy, mean_rows)
-        self._out = np.full((len(contexts), tokens), tokens, dtype=np.int64)
-        self.schedules = [self._out[place] for place in np.argsort(order)]
+        self._out = np.full((tokens, len(contexts)), tokens, dtype=np.int64)
+        self.schedules = [self._out[:, place] for place in np.argsort(order)]
 
     def advance(self, rows, start, sink_share=None):
         """Replay a block ``rows`` [G, B, T] that begins at row ``start``."""
