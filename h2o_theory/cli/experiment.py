@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from h2o_theory.cli.common import print_table, say, shown_progress
-from h2o_theory.cli.live import live_provenance
+from h2o_theory.cli.live import live_provenance, require_tokenizer
+from h2o_theory.recorder.dataset import read_text
 
 __all__ = ["add_parser"]
 
@@ -37,7 +38,6 @@ def run(arguments):
     """Run, save, draw, print."""
     from h2o_theory.experiments import Study, find_experiment, language_reference, save_result
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.dataset import read_text
     from h2o_theory.recorder.text import encode
 
     experiment = find_experiment(arguments.name)
@@ -49,7 +49,7 @@ def run(arguments):
     windows = arguments.windows or experiment.windows
     with shown_progress() as progress:
         model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
-        ids = encode(model.tokenizer, text, tokens * windows, name)
+        ids = encode(require_tokenizer(model), text, tokens * windows, name)
         study = Study(
             model,
             ids,

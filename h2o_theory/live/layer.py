@@ -140,6 +140,14 @@ class LiveLayer:
                 unit.extend(key[heads, first:last], value[heads, first:last], start)
                 self.peak_bytes = max(self.peak_bytes, self.held_bytes())
                 chosen = grouped[heads, :, first:last]
+                if len(heads) == 1:
+                    unit.chooser.arrive(
+                        start,
+                        chosen[0],
+                        key[heads[0], first:last],
+                        value[heads[0], first:last],
+                        arithmetic.scaling,
+                    )
                 columns = [head * group + g for head in heads for g in range(group)]
                 sinks = None
                 if arithmetic.sinks is not None:
