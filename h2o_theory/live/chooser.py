@@ -32,8 +32,12 @@ class ScheduleChooser:
     def arrive(self, start, queries, keys, values, scaling):
         """Take note of the queries [G, B, d], keys [B, d] and values [B, dv] from ``start`` on."""
 
-    def advance(self, rows, start):
-        """Decide for the rows ``start .. start + B`` of ``rows`` [G, B, T]."""
+    def advance(self, rows, start, sink_share=None):
+        """Decide for the rows ``start .. start + B`` of ``rows`` [G, B, T].
+
+        Each row is given up to a factor; ``sink_share`` [G, B] is what a sink without a key has,
+        in the same measure.
+        """
 
     def visible(self, positions, start, stop):
         """Which of the keys at ``positions`` [m] each query of ``[start, stop)`` sees, [B, m]."""
@@ -93,9 +97,9 @@ class EvictionChooser(ScheduleChooser):
             if isinstance(self._policy, Policy):
                 self._run.take_features(features_of(self._policy, self._context), start, stop)
 
-    def advance(self, rows, start):
+    def advance(self, rows, start, sink_share=None):
         """Let the policy see the rows one after the other."""
-        self._run.advance(rows, start)
+        self._run.advance(rows, start, sink_share)
 
 
 def keep_all(tokens):
