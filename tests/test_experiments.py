@@ -197,6 +197,10 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     monkeypatch.setattr("h2o_theory.experiments.quantised.evaluate", None)  # nothing runs again
     assert main(command) == 0
     assert "beyond the sum" in capsys.readouterr().out
+    assert main([*command, "--policy", "h2o"]) == 2
+    assert "takes no policies" in capsys.readouterr().err
+    assert main([*command, "--budget", "10%,20%"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
     assert main(["experiment", "nothing", "--out", str(tmp_path / "x")]) == 2
     assert "ladder, removal" in capsys.readouterr().err
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]

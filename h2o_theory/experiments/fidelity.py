@@ -19,7 +19,7 @@ METRICS = ("lost_mass", "ratio_gap", "output_error", "kl")
 """Of the replay, each 0 for the full cache or the optimum and larger for worse: 1 - retained
 mass, 1 - approximation ratio, relative output error, KL of the rows."""
 
-POLICIES = ("h2o", "recent", "sink", "heavy", "lru", "lfu", "tova", "random", "random:n_sink=4")
+POLICIES = ("h2o", "recent", "sink", "heavy", "tova", "random", "random:n_sink=4")
 BUDGETS = ("4%", "10%", "20%", "50%")
 REPLICATES = 1000
 
@@ -32,7 +32,7 @@ def fidelity(
     layer_policies=("h2o", "recent", "sink"),
     layer_budget="10%",
     layers=None,
-    followed=("h2o", "lru", "tova"),
+    followed=("h2o", "tova"),
     followed_budget="20%",
 ):
     """Rank correlation of the replay's measures with the loss increase in the running model.
