@@ -29,7 +29,7 @@ MEASURES = {
 UNITS = {"Gini": "0 equal, 1 one has all", "entropy": "nats", "effective support": "entries"}
 
 
-def concentration(survey, words, ledger):
+def concentration(survey, words, ledger, *, replicates=DRAWS):
     """Concentration of accumulated attention over positions and over words.
 
     The mean over query heads is entered in the ledger with a block-bootstrap interval over the
@@ -45,6 +45,8 @@ def concentration(survey, words, ledger):
     survey : Survey
     words : Words or None
     ledger : Ledger
+    replicates : int
+        Resampled texts.
 
     Returns
     -------
@@ -61,7 +63,9 @@ def concentration(survey, words, ledger):
     if words is not None and len(words.kinds) > 1:
         bare = received.copy()
         bare[:, :first] = 0
-        amounts[WORDS] = np.array([words.per_kind(row) for row in bare])
+        by_kind = np.array([words.per_kind(row) for row in bare])
+        if (by_kind.sum(axis=1) > 0).all():
+            amounts[WORDS] = by_kind
     tables = []
     for scope, values in amounts.items():
         table = pd.DataFrame(names)
@@ -69,11 +73,11 @@ def concentration(survey, words, ledger):
         for name, measure in MEASURES.items():
             table[name] = measure(values)
         tables.append(table)
-    _note(survey, amounts, words, ledger)
+    _note(survey, amounts, words, ledger, replicates)
     return pd.concat(tables, ignore_index=True)
 
 
-def _note(survey, amounts, words, ledger):
+def _note(survey, amounts, words, ledger, replicates):
     first = min(survey.n_sink, survey.tokens)
     received = amounts[ALL]
     n = len(received)
@@ -84,7 +88,9 @@ def _note(survey, amounts, words, ledger):
             unit=UNITS.get(name, "share of attention"), n=1, over="exact",
         )  # fmt: skip
     draws = ledger.attempt(
-        "concentration", "intervals", lambda: list(block_draws(survey.tokens, DRAWS, first=first))
+        "concentration",
+        "intervals",
+        lambda: list(block_draws(survey.tokens, replicates, first=first)),
     )
     if draws is None:
         return
@@ -99,7 +105,7 @@ def _note(survey, amounts, words, ledger):
         # Words are drawn as kinds: a kind's amount is a sum over the whole text.
         rng = np.random.default_rng(0)
         kinds = len(words.kinds)
-        for _ in range(DRAWS):
+        for _ in range(replicates):
             values = amounts[WORDS][:, rng.integers(kinds, size=kinds)]
             for name, measure in MEASURES.items():
                 drawn[WORDS][name].append(measure(values).mean())

@@ -123,7 +123,9 @@ def analyze(
         progress=progress,
     )  # fmt: skip
     ledger, tables = Ledger(), {}
-    tables["concentration"] = concentration(survey, text, ledger)
+    tables["concentration"] = concentration(
+        survey, text, ledger, replicates=max(25, replicates // 5)
+    )
     tables["position"] = position_bias(survey, ledger)
     tables["evolution"], tables["evolution_by_head"] = evolution(survey, ledger)
     tables["persistence"], tables["survival"] = persistence(survey, ledger)
