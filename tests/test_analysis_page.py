@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -159,6 +160,17 @@ def test_uniform_attention_is_no_concentration():
     assert verdicts["sparsity"] == "not supported"
 
 
+@pytest.mark.parametrize("kind", ["all on the first token", "each on itself"])
+def test_degenerate_attention_is_analysed(kind):
+    rows = np.eye(150) if kind == "each on itself" else np.eye(1, 150) + np.zeros((150, 1))
+    trace = ht.Trace.from_attention(rows[None, None])
+    trace.spec = replace(trace.spec, token_strings=tuple(zipf_text(150)))
+    analysis = analyze(trace, **QUICK)
+    assert no_gaps(analysis)
+    verdicts = {finding.id: finding.verdict for finding in analysis.findings}
+    assert verdicts["power-law"] == "not enough data"
+
+
 def test_a_trace_without_words_is_refused_or_done_without(tmp_path, capsys):
     trace = str(made_up_trace(100).save(tmp_path / "plain.trace"))
     out = str(tmp_path / "out")
@@ -191,6 +203,8 @@ def test_a_missing_library_is_named(monkeypatch, committed_trace):
 
 
 def test_words_need_strings_of_every_text(committed_trace):
-    trace = ht.open_trace(committed_trace)
+    trace = made_up_trace(50, zipf_text(50))
     with pytest.raises(BadArgument, match="no token strings"):
-        analyze(trace, layers=[0], compare=[made_up_trace(50)], **QUICK)
+        analyze(trace, compare=[made_up_trace(50)], **QUICK)
+    with pytest.raises(BadArgument, match="different models"):
+        analyze(trace, compare=[ht.open_trace(committed_trace)], **QUICK)
