@@ -205,8 +205,7 @@ def _least_ratio(functions, ks):
 
 def thm_d17():
     """Greedy on monotone submodular f, with and without f(empty) >= 0."""
-    anything = all_functions(2, -2, 3)
-    anything = anything[is_monotone(anything) & is_submodular(anything)]
+    anything = _any_sign_family()
     printed = _greedy_fails(anything, (0,), _no_loss, (1, 2))
     normalised, covering = _normalised_family(), coverage_functions(4)
     remedied = _greedy_fails(normalised, (0,), _no_loss, (1, 2, 3))
@@ -231,6 +230,12 @@ def _no_loss(k, eps):
     return 0.0
 
 
+def _any_sign_family():
+    """All monotone submodular functions on 2 elements, integer values -2..3."""
+    functions = all_functions(2, -2, 3)
+    return functions[is_monotone(functions) & is_submodular(functions)]
+
+
 def _normalised_family():
     """All monotone submodular functions on 3 elements, f(empty) = 0, integer values 0..4."""
     rest = np.array(list(itertools.product(range(5), repeat=7)), dtype=np.int8)
@@ -249,22 +254,26 @@ def cor_d18():
     def sharper_loss(k, eps):
         return 2 * k * eps * (1 - (1 - 1 / k) ** k)
 
-    printed = _greedy_fails(functions, levels, printed_loss, (1, 2, 3))
+    anything = _any_sign_family()
+    printed = _greedy_fails(anything, (0.125,), printed_loss, (1, 2))
     covering = coverage_functions(4)
-    also = _greedy_fails(covering, levels, printed_loss, (2, 3))
+    remedied = _greedy_fails(functions, levels, printed_loss, (1, 2, 3))
+    remedied = remedied or _greedy_fails(covering, levels, printed_loss, (2, 3))
     sharper = _greedy_fails(functions, levels, sharper_loss, (1, 2, 3))
-    counterexample = printed or also
-    verdict, _ = judge(counterexample, None)
+    verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
     return Finding(
         verdict,
-        "No run breaks the bound. An error of eps in each marginal makes a pick worse by at most "
-        "2 eps; unrolling gives f(S_k) >= (1-q) opt - 2k eps (1-q) with q = (1-1/k)^k, which "
-        f"implies the printed bound where f >= 0 and survives too: {sharper is None}.",
-        f"{len(functions)} monotone submodular functions on 3 elements (values 0..4) and "
-        f"{len(covering)} coverage functions on 4 sets; eps = {', '.join(map(str, levels))}; every "
-        "choice that some oracle within eps can cause",
+        "Where f(empty set) >= 0 no run breaks the bound; negative functions break it as they "
+        "break Theorem D.17. An error of eps in each marginal makes a pick worse by at most 2 eps; "
+        "unrolling gives f(S_k) >= (1-q) opt - 2k eps (1-q) with q = (1-1/k)^k, which implies the "
+        f"printed bound where f >= 0 and survives too: {sharper is None}.",
+        f"{len(anything)} monotone submodular functions on 2 elements (values -2..3, eps = 1/8); "
+        f"{len(functions)} on 3 elements with f(empty) = 0 (values 0..4) and {len(covering)} "
+        f"coverage functions on 4 sets, eps = {', '.join(map(str, levels))}; every choice that "
+        "some oracle within eps can cause",
         {},
-        counterexample,
+        printed,
+        remedy_holds,
     )
 
 

@@ -8,14 +8,15 @@ import functools
 
 import numpy as np
 
+from h2o_theory.guarantee import measure_guarantee
 from h2o_theory.paper_checks.c_lemmas import step_fails
 from h2o_theory.paper_checks.finding import ASSUMING, FAILS, HOLDS, INCONSISTENT, Finding, judge
 from h2o_theory.paper_checks.recorded import committed_trace, described
 from h2o_theory.policies import make_policy
-from h2o_theory.submodular import READINGS, make_reading, measure_conditions, paper_premises, refute
+from h2o_theory.submodular import READINGS, make_reading, refute
 from h2o_theory.testing import random_rows, schedule_of
 
-__all__ = ["def_d23", "def_d25", "def_d28", "measured", "premises"]
+__all__ = ["def_d23", "def_d25", "def_d28", "measured"]
 
 SHARE = 0.1
 """Budget of the measured schedules, as a share of the tokens; the swap rule without a window."""
@@ -24,30 +25,13 @@ MODULAR = ("row", "row_cached", "accumulated", "accumulated_cached")
 
 @functools.cache
 def measured(reading):
-    """Conditions along the swap rule's own schedule, for the first kv_head of each layer."""
-    trace, found = committed_trace(), []
-    budget = int(SHARE * trace.tokens) + 1
-    for layer in trace.layers:
-        rows = trace.rows(layer, 0)
-        schedule = schedule_of(make_policy("heavy"), rows, budget)
-        function = make_reading(reading, rows, evicted_at=schedule)
-        found.append(measure_conditions(function, schedule, budget))
-    return found
+    """The guarantee along the swap rule's own schedule, for the first kv_head of each layer.
 
-
-@functools.cache
-def premises():
-    """The premises of Theorem 4.4 with f accumulated, f~ accumulated under the cache, by layer."""
-    trace, found = committed_trace(), []
+    f~ is f for all readings but ``accumulated``, where it is what the cache itself accumulates.
+    """
+    trace = committed_trace()
     budget = int(SHARE * trace.tokens) + 1
-    for layer in trace.layers:
-        rows = trace.rows(layer, 0)
-        schedule = schedule_of(make_policy("heavy"), rows, budget)
-        exact = make_reading("accumulated", rows)
-        seen = make_reading("accumulated_cached", rows, evicted_at=schedule)
-        conditions = measure_conditions(exact, schedule, budget, approximate=seen)
-        found.append((conditions, paper_premises(conditions)))
-    return found
+    return measure_guarantee(trace, "heavy", budget, reading, kv_heads=[0])
 
 
 def _where():
@@ -88,20 +72,21 @@ def def_d23():
 
 def def_d25():
     """Smallest theta with f_i(S_i) >= (1 - theta) f_(i-1)(S_i), by reading."""
-    worst = {name: max(float(c.theta.max()) for c in measured(name)) for name in MODULAR}
-    mean = {name: np.mean([c.theta[1:].mean() for c in measured(name)]) for name in MODULAR}
+    worst = {name: float(measured(name).steps.theta.max()) for name in MODULAR}
+    mean = {name: float(measured(name).steps.theta.mean()) for name in MODULAR}
     tokens = committed_trace().tokens
     premise = 1 / (10 * tokens)
-    case = max(measured("row"), key=lambda c: c.theta.max())
-    at = int(case.theta.argmax())
+    steps = measured("row").steps
+    at = int(steps.theta.argmax())
+    case = steps.iloc[at]
     counterexample = None
     if worst["row"] > premise:
         counterexample = {
             "reading": "attention of the last row",
-            "step i": int(case.step[at]) + 1,
-            "f_(i-1)(S_i)": float(case.value[at - 1]),
-            "f_i(S_i)": float(case.carried[at]),
-            "smallest theta": float(case.theta[at]),
+            "layer, step i": [int(case.layer), int(case.step) + 1],
+            "f_(i-1)(S_i)": float(steps.value[at - 1]),
+            "f_i(S_i)": float(case.carried),
+            "smallest theta": float(case.theta),
             "alpha/(10n) with alpha = 1": premise,
         }
     accumulating = max(worst["accumulated"], worst["accumulated_cached"])
@@ -127,12 +112,8 @@ def def_d28():
     used = step_fails(rule=True, condition="used")
     table = {
         name: {
-            "as defined, opt_i >= (1-gamma) opt_(i-1)": max(
-                float(c.gamma.max()) for c in measured(name)
-            ),
-            "as used, opt_i >= (1-gamma) opt_(i+1)": max(
-                float(c.gamma_used.max()) for c in measured(name)
-            ),
+            "as defined, opt_i >= (1-gamma) opt_(i-1)": float(measured(name).steps.gamma.max()),
+            "as used, opt_i >= (1-gamma) opt_(i+1)": float(measured(name).steps.gamma_used.max()),
         }
         for name in MODULAR
     }

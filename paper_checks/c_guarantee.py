@@ -6,10 +6,9 @@ import math
 import numpy as np
 
 from h2o_theory.paper_checks.attention_matrices import matrices
-from h2o_theory.paper_checks.c_conditions import premises
+from h2o_theory.paper_checks.c_conditions import measured as measured_on_trace
 from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding, judge
 from h2o_theory.paper_checks.swaps import forgetful_instance
-from h2o_theory.submodular import guarantee_bounds
 
 __all__ = ["def_d27", "lemma_d31", "thm_4_4"]
 
@@ -180,18 +179,19 @@ def thm_4_4():
 
 def _on_recordings():
     """The theorem's premises and what they leave, against what eviction achieves, by layer."""
-    found = premises()
-    bounds = [guarantee_bounds(conditions) for conditions, _ in found]
-    return {
-        "alpha that the premises need, condition 2 as defined": [p.alpha for _, p in found],
-        "alpha that they need, condition 2 as used (must be below 1)": [
-            round(p.alpha_used, 1) for _, p in found
-        ],
-        "least eps0": [round(p.excess, 1) for _, p in found],
-        "conclusion is vacuous": [p.vacuous for _, p in found],
-        "f(S)/opt at the last step": [round(float(b.ratio[-1]), 3) for b in bounds],
-        "repaired bound on it, exact f": [round(float(b.repaired[-1]), 3) for b in bounds],
+    heads = measured_on_trace("accumulated").heads
+    columns = {
+        "layer": heads.layer,
+        "alpha that the premises need, condition 2 as defined": heads.alpha,
+        "alpha that they need, condition 2 as used (must be below 1)": heads.alpha_used,
+        "least eps0, f~ as the cache accumulates": heads.excess,
+        "conclusion is vacuous": heads.vacuous,
+        "f(S)/opt, least": heads.ratio_min,
+        "f(S)/opt at the last step": heads.ratio_last,
+        "repaired bound on it": heads.repaired_last,
+        "the same, theta and gamma as one condition": heads.together_last,
     }
+    return {name: column.round(3).tolist() for name, column in columns.items()}
 
 
 def _smallest_attention():

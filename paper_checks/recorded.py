@@ -30,7 +30,7 @@ def described():
 def heads():
     """(layer, kv_head) pairs of the recording."""
     trace = committed_trace()
-    return [(layer, head) for layer in trace.layers for head in range(trace.layer(layer).kv_heads)]
+    return [(layer, head) for layer in trace.layers for head in trace.kv_heads(layer)]
 
 
 def bootstrap(values, statistic=np.mean, seed=0):

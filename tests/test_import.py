@@ -314,6 +314,35 @@ def test_a_pickle_is_refused_on_the_command_line_with_the_way_out(tmp_path, caps
     assert "InvalidAttention" in line and "save_file" in line and "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--kv-heads", "two"], "--kv-heads"),
+        (["--group", "2-3"], "one per layer"),
+        (["--kv-heads", "2,2"], "1 or 3"),
+        (["--tokens", "absent.json"], "No such file"),
+        (["--tokens", "a.npy"], "cannot be read"),
+        (["--tokens", "short.json"], "21 ids"),
+    ],
+)
+def test_bad_options_on_the_command_line(tmp_path, monkeypatch, capsys, options, words):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", matrices())
+    (tmp_path / "short.json").write_text("[1, 2]")
+    assert main(["import", "a.npy", "--out", "t", *options]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("h2o-theory: BadArgument: ") and words in captured.err
+    assert captured.out == "" and not (tmp_path / "t").exists()
+
+
+def test_grouping_by_layer_on_the_command_line(tmp_path):
+    np.save(tmp_path / "a.npy", matrices())
+    command = ["import", str(tmp_path / "a.npy"), "--out", str(tmp_path / "t")]
+    assert main([*command, "--group", "4,2,1"]) == 0
+    trace = open_trace(tmp_path / "t")
+    assert [trace.layer(layer).group for layer in trace.layers] == [4, 2, 1]
+
+
 def test_the_size_of_an_import_is_predicted(tmp_path):
     np.save(tmp_path / "a.npy", matrices(dtype="f2"))
     import_attention(tmp_path / "a.npy", tmp_path / "t")

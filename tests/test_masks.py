@@ -241,6 +241,9 @@ def test_command(trace, tmp_path, capsys):
     assert main(["masks", path, "--mask", "topk,strided", "--budget", "5", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "strided" in printed and out.is_file()
+    assert main(["masks", path, "--budget", "5"]) == 0
+    shown = capsys.readouterr()
+    assert "left out: double_sparsity, hip, quest" in shown.err and "topk" in shown.out
     assert main(["masks", path, "--mask", "topk", "--budget", "5", "--json"]) == 0
     assert {row["mask"] for row in json.loads(capsys.readouterr().out)} == {"topk"}
     assert main(["masks", path, "--mask", "nope"]) == 2

@@ -5,12 +5,15 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from h2o_theory.attention import attention_rows
 from h2o_theory.cli import main
 from h2o_theory.errors import BadArgument
 from h2o_theory.paper_checks import load_register, run_check, select
 from h2o_theory.paper_checks import register as register_module
+from h2o_theory.paper_checks.algorithms import algorithm_1, algorithm_2, intended
 from h2o_theory.paper_checks.finding import (
     ASSUMING,
     FAILS,
@@ -24,6 +27,8 @@ from h2o_theory.paper_checks.finding import (
     plain,
 )
 from h2o_theory.paper_checks.outcome import Outcome, summary
+from h2o_theory.policies import Tensors, make_policy
+from h2o_theory.testing import schedule_of
 
 PAPER = (
     # A. Setting
@@ -204,3 +209,24 @@ def test_the_page_holds_every_row_and_is_not_overwritten(tmp_path, capsys):
     assert main(["check", "def-D.1", "--html", str(page), "--overwrite"]) == 0
     assert 'id="lemma-D.30"' not in page.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize(
+    "policy, reading",
+    [
+        ("algorithm1:reading=literal", algorithm_1),
+        ("algorithm1:reading=intent", intended),
+        ("algorithm2:reading=literal", algorithm_2),
+        ("algorithm2:reading=intent", lambda q, keys, k: intended(q, keys, k, rows="late")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_readings_of_the_algorithms_agree_with_the_shipped_policies(policy, reading):
+    rng = np.random.default_rng(0)
+    for n, d, k in ((9, 1, 1), (24, 3, 5), (40, 6, 11)):
+        queries, keys = rng.normal(size=(2, n, d))
+        rows = attention_rows(queries[None], keys, np.zeros(n, int), np.arange(1, n + 1), 1.0)
+        tensors = Tensors(queries[None], queries[None], keys, keys, 1.0, None)
+        schedule = schedule_of(make_policy(policy), rows, k + 1, tensors=tensors)
+        kept = [tuple(j for j in range(t + 1) if schedule[j] > t) for t in range(n)]
+        assert kept == reading(queries, keys, k)

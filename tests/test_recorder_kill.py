@@ -143,7 +143,7 @@ def test_a_second_process_is_kept_out(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "t")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"open\n"
-        for options in ({"resume": True}, {"overwrite": True}):
+        for options in ({}, {"resume": True}, {"overwrite": True}):
             with pytest.raises(OutputExists, match="another process"):
                 crashing_writer.write(tmp_path / "t", **options)
         first.kill()

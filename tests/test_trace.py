@@ -415,6 +415,15 @@ def test_nothing_is_left_of_an_abandoned_trace(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_parents_made_for_a_trace_go_with_it_unless_used(tmp_path):
+    with TraceWriter(tmp_path / "a" / "b" / "t"):
+        assert (tmp_path / "a" / "b" / "t.unfinished").is_dir()
+    assert list(tmp_path.iterdir()) == []
+    with TraceWriter(tmp_path / "a" / "b" / "t"):
+        (tmp_path / "a" / "mine").write_text("kept")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["mine"]
+
+
 def test_existing_output_is_kept(tmp_path):
     write_qkv(tmp_path / "t")
     before = open_trace(tmp_path / "t").trace_id

@@ -159,7 +159,7 @@ def accumulated(trace, layers=None, *, workers=None, progress=None):
         As :meth:`Survey.received`, in about half the time of a survey.
     """
     chosen = trace.layers if layers is None else tuple(layers)
-    heads = [(layer, kv) for layer in chosen for kv in range(trace.layer(layer).kv_heads)]
+    heads = [(layer, kv) for layer in chosen for kv in trace.kv_heads(layer)]
 
     def received(head):
         return sum(rows.sum(axis=1) for _, rows in trace.blocks(*head))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from h2o_theory.cli.common import integers, say, shown_progress
+from h2o_theory.cli.common import say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace import import_attention
 
@@ -62,10 +62,18 @@ def run(arguments):
 
 
 def _counts(text, name):
-    """One number, or a list of them with repetitions; None stays None."""
+    """One number, or one per layer, repetitions allowed; None stays None."""
     if text is None:
         return None
-    numbers = [integers(part, name)[0] for part in text.split(",")]
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise BadArgument(
+            "a list of numbers cannot be read",
+            where=name,
+            got=repr(text),
+            expected="one number, or one per layer such as 8,8,4",
+        ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 

@@ -28,8 +28,7 @@ def add_parser(verbs):
     parser.add_argument(
         "--mask",
         metavar="M,M,...",
-        default=",".join(available_masks()),
-        help="masks, with parameters as in topk:heavy=0.5 (default: all, bare)",
+        help="masks, with parameters as in topk:heavy=0.5 (default: all the trace can serve, bare)",
     )
     parser.add_argument(
         "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
@@ -52,7 +51,7 @@ def run(arguments):
     with shown_progress() as progress:
         table = replay_masks(
             trace,
-            arguments.mask,
+            arguments.mask or _served_by(trace),
             arguments.budget,
             prefill=arguments.prefill,
             layers=integers(arguments.layers, "--layers"),
@@ -71,3 +70,13 @@ def run(arguments):
     means = means.sort_values(["budget_tokens", "retained_mass"], ascending=[True, False])
     heads = len(table[["layer", "kv_head"]].drop_duplicates())
     print_table(means.drop(columns="budget_tokens"), f"mean over {heads} kv_heads, {trace.name}")
+
+
+def _served_by(trace):
+    """All masks, or those that need no queries and keys where the trace holds none."""
+    masks = available_masks()
+    if trace.spec.content == "attention":
+        left_out = [name for name, cls in masks.items() if cls.needs == "qk"]
+        say(f"the trace holds attention alone; left out: {', '.join(left_out)}")
+        return [name for name in masks if name not in left_out]
+    return list(masks)

@@ -37,7 +37,8 @@ class Guarantee:
         Neither is known at the last step, where the next best value is not: both are False there.
     heads : pandas.DataFrame
         One row per layer and kv_head: the premises of Theorem 4.4
-        (:class:`h2o_theory.submodular.Premises`), least ratio, the bounds at the last step, and
+        (:class:`h2o_theory.submodular.Premises`), least ratio, the bounds at the last step (the
+        paper's at the one before, the last it is known of), and
 
         - ``informative_steps``: evictions after which the induction (``repaired``) still proves at
           least half of what the policy achieves;
@@ -92,6 +93,7 @@ def head_summary(layer, kv_head, conditions, steps):
         "together_last": float(last["together"]),
         "repaired_last": float(last["repaired"]),
         "uniform_last": float(last["uniform"]),
+        "paper_last": float(steps["paper"].iloc[-2]),
         "informative_steps": int(half.argmax()) - 1 if half.any() else len(steps) - 1,
         "vacuous_share": float(steps["vacuous"][:-1].mean()),
         "paper_fails": int(steps["paper_fails"].sum()),

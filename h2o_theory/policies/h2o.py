@@ -59,6 +59,10 @@ class H2O(Policy):
     recorded full row). A token's own attention A[t, t] counts.
     With a prefill, scores accumulate over the prompt's full rows before the one cut.
 
+    Other rules go by the same name: ``h2o_real_drop``, ``h2o_flexgen``, ``h2o_lm_eval`` and
+    ``h2o_lm_eval_llama`` are those of the released code, ``algorithm1`` and ``algorithm2`` the
+    boxes of the paper, ``heavy`` the ablation without a window.
+
     Guarantee: none is known that holds for every trace; see the paper's Theorem 4.4 for the
     conditions it assumes. O(k) per step.
 

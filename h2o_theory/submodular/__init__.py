@@ -42,17 +42,16 @@ from h2o_theory.submodular.greedy import greedy, lazy_greedy, noisy_greedy, stoc
 from h2o_theory.submodular.local_search import local_search
 from h2o_theory.submodular.log_det import log_det
 from h2o_theory.submodular.milp import milp_optimum
-from h2o_theory.submodular.readings import READINGS, largest_excess, make_reading
-from h2o_theory.submodular.refute import Counterexample, Refutation, refute, refute_declared
-from h2o_theory.submodular.refute_dynamic import refute_dynamic
-from h2o_theory.submodular.repaired import (
+from h2o_theory.submodular.paper_bound import (
     GuaranteeBounds,
     Premises,
-    direct_bound,
     guarantee_bounds,
     paper_premises,
-    repaired_bound,
 )
+from h2o_theory.submodular.readings import READINGS, make_reading
+from h2o_theory.submodular.refute import Counterexample, Refutation, refute, refute_declared
+from h2o_theory.submodular.refute_dynamic import refute_dynamic
+from h2o_theory.submodular.repaired import direct_bound, repaired_bound
 from h2o_theory.submodular.result import Guarantee, Maximised
 from h2o_theory.submodular.row_sums import (
     budget_additive,
@@ -60,10 +59,13 @@ from h2o_theory.submodular.row_sums import (
     modular,
     row_sums,
 )
-from h2o_theory.submodular.set_function import Properties, Selection, SetFunction, set_function
+from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
+from h2o_theory.submodular.sieve import sieve_streaming
 from h2o_theory.submodular.simple import removal_greedy, top_k
-from h2o_theory.submodular.streaming import preemptive_swap, sieve_streaming, weighted_swap
+from h2o_theory.submodular.swap_streaming import preemptive_swap, weighted_swap
 from h2o_theory.submodular.trajectory import Trajectory, steps_with_a_choice
+from h2o_theory.submodular.user_function import set_function
+from h2o_theory.submodular.weighted_reading import largest_excess
 
 __all__ = [
     "DEFINITIONS",

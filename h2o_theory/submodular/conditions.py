@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.submodular.readings import largest_excess
 from h2o_theory.submodular.trajectory import Trajectory
+from h2o_theory.submodular.weighted_reading import largest_excess
 
 __all__ = ["Conditions", "measure_conditions"]
 

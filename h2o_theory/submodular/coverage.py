@@ -4,8 +4,8 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.shapes import capped
-from h2o_theory.submodular.row_sums import RowSums, require_weights
-from h2o_theory.submodular.set_function import require_members
+from h2o_theory.submodular.arguments import require_members, require_weights
+from h2o_theory.submodular.row_sums import RowSums
 
 __all__ = ["coverage", "saturated_coverage", "weighted_coverage"]
 

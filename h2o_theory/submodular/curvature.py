@@ -3,9 +3,9 @@
 import numpy as np
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.submodular.arguments import require_members
 from h2o_theory.submodular.definitions import all_values
 from h2o_theory.submodular.result import require_cardinality
-from h2o_theory.submodular.set_function import require_members
 
 __all__ = ["greedy_curvature", "submodularity_ratio", "total_curvature"]
 

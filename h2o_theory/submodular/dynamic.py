@@ -12,7 +12,9 @@ from math import comb
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.submodular.set_function import Properties, require_size, set_function
+from h2o_theory.submodular.arguments import require_size
+from h2o_theory.submodular.set_function import Properties
+from h2o_theory.submodular.user_function import set_function
 
 __all__ = ["Best", "DynamicFunction", "dynamic_function"]
 

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.submodular.row_sums import require_weights
+from h2o_theory.submodular.arguments import require_weights
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
 
 __all__ = ["FacilityLocation", "facility_location", "key_similarity"]

@@ -4,8 +4,8 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_at_least
+from h2o_theory.submodular.arguments import require_members
 from h2o_theory.submodular.result import Guarantee, certified, require_cardinality
-from h2o_theory.submodular.set_function import require_members
 
 __all__ = ["local_search"]
 

@@ -11,6 +11,7 @@ import numpy as np
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_at_least
 from h2o_theory.submodular.definitions import DEFINITIONS, all_values, violation_of_sets
+from h2o_theory.submodular.violation_search import ViolationSearch
 
 __all__ = ["EXHAUSTIVE_SIZE", "Counterexample", "Refutation", "refute", "refute_declared"]
 
@@ -124,7 +125,7 @@ def refute(function, property, definition=None, *, trials=400, tolerance=1e-9, r
         evaluations, exhaustive = len(table), True
         scale = float(np.abs(table).max())
     else:
-        search = _Search(function, definition, rng or np.random.default_rng(0))
+        search = ViolationSearch(function, definition, rng or np.random.default_rng(0))
         case = search.run(require_at_least(trials, 1, "trials"))
         evaluations, exhaustive, scale = search.evaluations, False, 0.0
     first, second, element = case
@@ -164,65 +165,3 @@ def _require_definition(property, definition):
 
 def _bits(mask):
     return {j for j in range(mask.bit_length()) if mask >> j & 1}
-
-
-class _Search:
-    """Random cases of one definition and hill climbing from the worst."""
-
-    def __init__(self, function, definition, rng):
-        self._function, self._definition, self._rng = function, definition, rng
-        self.evaluations = 0
-
-    def run(self, trials):
-        cases = sorted((self._draw() for _ in range(trials)), key=self._excess, reverse=True)
-        return max(map(self._climb, cases[:10]), key=self._excess)
-
-    def _excess(self, case):
-        first, second, element = case
-        element = None if element < 0 else element
-        values, excess = violation_of_sets(self._function, self._definition, first, second, element)
-        self.evaluations += len(values)
-        return excess
-
-    def _draw(self):
-        """A random case of the form that the definition has, at a random density."""
-        if self._definition == "empty set":
-            return set(), set(), -1
-        order = self._rng.permutation(self._function.size).tolist()
-        a, b, rest = order[0], order[1], order[2:]
-        first = set(rest[: self._rng.integers(len(rest) + 1)])
-        if self._definition == "growth":
-            return first, first, a
-        if self._definition == "lattice":
-            again = self._rng.permutation(order).tolist()
-            return first, set(again[: self._rng.integers(len(order) + 1)]), -1
-        if self._definition == "diminishing returns":
-            extra = [j for j in rest if j not in first]
-            return first, first | {a} | set(extra[: self._rng.integers(len(extra) + 1)]), b
-        return first, first | {a}, b
-
-    def _climb(self, case):
-        """Change one element at a time while the violation grows."""
-        excess = self._excess(case)
-        improved = True
-        while improved:
-            improved = False
-            for neighbour in self._neighbours(case):
-                found = self._excess(neighbour)
-                if found > excess:
-                    case, excess, improved = neighbour, found, True
-                    break
-        return case
-
-    def _neighbours(self, case):
-        first, second, element = case
-        for i in self._rng.permutation(self._function.size).tolist():
-            if i == element or self._definition == "empty set":
-                continue
-            if self._definition == "lattice":
-                yield first ^ {i}, second, element
-                yield first, second ^ {i}, element
-            elif i in first or i not in second:
-                yield first ^ {i}, second ^ {i}, element
-                if self._definition == "diminishing returns" and i not in second:
-                    yield first, second | {i}, element

@@ -1,8 +1,9 @@
 """Submodularity of ``F(Z, t, .)``: strong, for every Z, and dynamic, for sets that contain Z."""
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.submodular.arguments import require_size
 from h2o_theory.submodular.refute import Counterexample, Refutation, refute
-from h2o_theory.submodular.set_function import require_size, set_function
+from h2o_theory.submodular.user_function import set_function
 
 __all__ = ["refute_dynamic"]
 

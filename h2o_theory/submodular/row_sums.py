@@ -6,8 +6,8 @@ over attention rows of a concave function of the retained mass, and all kinds of
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
-from h2o_theory.optimum.shapes import Shape, capped, linear
+from h2o_theory.optimum.shapes import capped, linear
+from h2o_theory.submodular.arguments import require_shape, require_weights
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
 
 __all__ = ["RowSums", "budget_additive", "concave_of_modular", "modular", "row_sums"]
@@ -186,36 +186,3 @@ def row_sums(rows, shape):
     """
     rows = require_weights(rows, 2, "rows")
     return RowSums(f"sum over rows of {require_shape(shape).name}", rows, shape)
-
-
-def require_weights(weights, dimensions, name):
-    """float64 weights, finite and not negative, or a named refusal."""
-    try:
-        weights = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        weights = np.empty(0)
-    if weights.ndim != dimensions or weights.size == 0:
-        shape = "[n]" if dimensions == 1 else "[R, n]"
-        raise BadArgument(
-            "unusable weights", where=name, got=f"shape {list(weights.shape)}", expected=shape
-        )
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise BadArgument(
-            "unusable weights",
-            where=name,
-            got=f"from {weights.min()} to {weights.max()}",
-            expected="finite numbers of at least 0",
-        )
-    return weights
-
-
-def require_shape(shape):
-    """A :class:`Shape`, or a named refusal."""
-    if not isinstance(shape, Shape):
-        raise BadArgument(
-            "not a concave function",
-            where="shape",
-            got=type(shape).__name__,
-            expected="a Shape, for example square_root()",
-        )
-    return shape

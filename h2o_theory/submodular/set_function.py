@@ -5,13 +5,10 @@ quicker than by two evaluations overrides :meth:`SetFunction.select`.
 """
 
 from dataclasses import dataclass, fields
-from operator import index
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
-
-__all__ = ["Properties", "Selection", "SetFunction", "require_members", "set_function"]
+__all__ = ["Properties", "Selection", "SetFunction"]
 
 
 @dataclass(frozen=True)
@@ -142,93 +139,3 @@ class Selection:
         """Make j no member."""
         self.members.remove(j)
         self.value = float(self.function.value(self.members))
-
-
-class _Callable(SetFunction):
-    """A function that the user wrote."""
-
-    def __init__(self, function, name, size, properties):
-        super().__init__(name, size, properties)
-        self._function = function
-
-    def value(self, members):
-        value = float(self._function(frozenset(members)))
-        if not np.isfinite(value):
-            raise BadArgument(
-                "a set function must be finite",
-                where=f"{self.name}({sorted(members)})",
-                got=value,
-                expected="a finite number",
-            )
-        return value
-
-
-def set_function(
-    function,
-    size,
-    *,
-    normalised=False,
-    monotone=False,
-    submodular=False,
-    modular=False,
-    name="function",
-):
-    """A set function from any callable.
-
-    Parameters
-    ----------
-    function : callable
-        Takes a frozenset of elements ``0 .. size-1``, returns a finite number.
-    size : int
-        n, at least 1.
-    normalised, monotone, submodular, modular : bool
-        What is declared of it; unproved, see :func:`refute_declared`. Upper bounds of maximisers
-        rest on what is declared here.
-    name : str
-
-    Returns
-    -------
-    SetFunction
-
-    Raises
-    ------
-    BadArgument
-        ``function`` cannot be called or ``size`` is no positive integer; on evaluation, if a
-        value is not finite.
-    """
-    if not callable(function):
-        raise BadArgument("not a function", where="function", got=type(function).__name__)
-    size = require_size(size)
-    properties = Properties(normalised, monotone, submodular or modular, modular)
-    return _Callable(function, name, size, properties)
-
-
-def require_size(size):
-    """The number of elements as an int of at least 1."""
-    try:
-        number = index(size)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise BadArgument(
-            "no ground set", where="size", got=repr(size), expected="a whole number above 0"
-        )
-    return number
-
-
-def require_members(members, size, name):
-    """Distinct elements in ``0 .. size-1`` as a list of int, or a named refusal."""
-    try:
-        members = [index(j) for j in members]
-    except TypeError:
-        raise BadArgument(
-            "not a set of elements", where=name, got=repr(members), expected="whole numbers"
-        ) from None
-    if len(set(members)) < len(members) or not all(0 <= j < size for j in members):
-        raise BadArgument(
-            "not a set of elements",
-            where=name,
-            got=members,
-            expected=f"distinct elements from 0 to {size - 1}",
-        )
-    return members

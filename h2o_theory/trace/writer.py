@@ -69,7 +69,8 @@ class TraceWriter:
         self.out, self.kept = Path(out), 0
         self._folder, self._overwrite = unfinished_folder(out), overwrite
         self._made, self._committed = [], False
-        self._refuse_taken(resume)
+        with named_errors(self.out):
+            self._refuse_taken(resume)
         plan = plan or TraceSpec(tokens=None, layers=())
         if plan.tokens is not None:
             require_room(self.out, plan, present=_size(self._folder) if resume else 0)
@@ -105,6 +106,8 @@ class TraceWriter:
                 hint="Choose another folder" + ("" if self._overwrite else ", or overwrite it"),
             )
         if self._folder.is_dir() and not (resume or self._overwrite):
+            if (self._folder / MANIFEST).is_file():
+                Ledger(self._folder).close()  # says so if it is being recorded right now
             raise refusal(self._folder)
 
     def _make_parents(self):
@@ -195,9 +198,10 @@ class TraceWriter:
         self._ledger.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         for parent in reversed(self._made):
-            if any(parent.iterdir()):
+            try:
+                parent.rmdir()
+            except OSError:  # someone else put something there
                 break
-            parent.rmdir()
 
 
 def _size(folder):

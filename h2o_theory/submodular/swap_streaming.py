@@ -1,17 +1,16 @@
-"""One pass over a stream of elements: two swap rules that a cache could follow, and the sieve.
+"""One pass over a stream of elements: two swap rules that a cache could follow.
 
-Both swap rules hold k elements, exchange at most one as an element arrives, and never take one
-back: they are eviction policies for one fixed function. The sieve holds many sets at once; it is
-no cache and stands here as the reference for what one pass can do.
+Both hold k elements, exchange at most one as an element arrives, and never take one back: they are
+eviction policies for one fixed function.
 """
 
 import numpy as np
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.submodular.arguments import require_members
 from h2o_theory.submodular.result import Guarantee, certified, require_cardinality
-from h2o_theory.submodular.set_function import require_members
 
-__all__ = ["preemptive_swap", "sieve_streaming", "weighted_swap"]
+__all__ = ["arrivals", "preemptive_swap", "weighted_swap"]
 
 
 def weighted_swap(function, size, *, order=None):
@@ -42,7 +41,7 @@ def weighted_swap(function, size, *, order=None):
     """
     size = require_cardinality(size, function)
     selection, weights, evaluations = function.select(), {}, 0
-    for j in _arrivals(order, function):
+    for j in arrivals(order, function):
         weight = selection.gain(j)
         evaluations += 1
         if len(selection.members) == size:
@@ -91,7 +90,7 @@ def preemptive_swap(function, size, *, order=None, threshold=1.0):
     if not 0 <= threshold < np.inf:
         raise BadArgument("not usable", where="threshold", got=threshold, expected="at least 0")
     selection, evaluations = function.select(), 0
-    for j in _arrivals(order, function):
+    for j in arrivals(order, function):
         if len(selection.members) == size:
             changes = selection.swaps(j)
             evaluations += size
@@ -109,68 +108,7 @@ def preemptive_swap(function, size, *, order=None, threshold=1.0):
     )
 
 
-def sieve_streaming(function, size, *, order=None, epsilon=0.1):
-    """Guess the optimum on a grid; for each guess keep what gains its fair share of the rest.
-
-    Parameters
-    ----------
-    function : SetFunction
-    size : int
-        k, 1 .. n.
-    order : sequence of int, optional
-        The order of arrival; ascending by default.
-    epsilon : float
-        Between 0 and 1: guesses are powers of ``1 + epsilon``.
-
-    Returns
-    -------
-    Maximised
-        Guarantee ``1/2 - epsilon``. ``stored`` counts the distinct elements held by all guesses
-        together, at most O(k log(k) / epsilon): more than a cache of k may hold.
-
-    Raises
-    ------
-    BadBudget, BadArgument
-
-    Notes
-    -----
-    O(log(k) / epsilon) gains for each element. A guess v takes j if
-    ``f(j | S_v) >= (v/2 - f(S_v)) / (k - |S_v|)``; guesses between m and 2 k m are alive, m the
-    best single element so far.
-
-    Source: Badanidiyuru et al. 2014.
-    """
-    size = require_cardinality(size, function)
-    if not 0 < epsilon < 1:
-        raise BadArgument(
-            "not usable", where="epsilon", got=epsilon, expected="a number between 0 and 1"
-        )
-    empty, base, guesses = function.select(), np.log1p(epsilon), {}
-    best_alone, evaluations, stored = 0.0, 0, 0
-    for j in _arrivals(order, function):
-        best_alone = max(best_alone, empty.gain(j))
-        evaluations += 1
-        if best_alone <= 0:
-            continue
-        first = int(np.ceil(np.log(best_alone) / base - 1e-9))
-        last = int(np.floor(np.log(2 * size * best_alone) / base + 1e-9))
-        guesses = {
-            power: guesses.get(power) or function.select() for power in range(first, last + 1)
-        }
-        for power, selection in guesses.items():
-            free = size - len(selection.members)
-            if free == 0:
-                continue
-            evaluations += 1
-            if selection.gain(j) >= ((1 + epsilon) ** power / 2 - selection.value) / free:
-                selection.add(j)
-        stored = max(stored, len({u for held in guesses.values() for u in held.members}))
-    found = max(guesses.values(), key=lambda held: held.value, default=empty)
-    promise = Guarantee(max(1 / 2 - epsilon, 0.0), "Badanidiyuru et al. 2014")
-    return certified(found, size, "sieve streaming", evaluations, guarantee=promise, stored=stored)
-
-
-def _arrivals(order, function):
+def arrivals(order, function):
     """The elements in their order of arrival."""
     order = range(function.size) if order is None else order
     return require_members(order, function.size, "order")

@@ -1,0 +1,74 @@
+"""Ground sets, elements, weights and shapes as the functions of this package take them."""
+
+from operator import index
+
+import numpy as np
+
+from h2o_theory.errors import BadArgument
+from h2o_theory.optimum.shapes import Shape
+
+__all__ = ["require_members", "require_shape", "require_size", "require_weights"]
+
+
+def require_size(size):
+    """The number of elements as an int of at least 1."""
+    try:
+        number = index(size)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise BadArgument(
+            "no ground set", where="size", got=repr(size), expected="a whole number above 0"
+        )
+    return number
+
+
+def require_members(members, size, name):
+    """Distinct elements in ``0 .. size-1`` as a list of int, or a named refusal."""
+    try:
+        members = [index(j) for j in members]
+    except TypeError:
+        raise BadArgument(
+            "not a set of elements", where=name, got=repr(members), expected="whole numbers"
+        ) from None
+    if len(set(members)) < len(members) or not all(0 <= j < size for j in members):
+        raise BadArgument(
+            "not a set of elements",
+            where=name,
+            got=members,
+            expected=f"distinct elements from 0 to {size - 1}",
+        )
+    return members
+
+
+def require_weights(weights, dimensions, name):
+    """float64 weights, finite and not negative, or a named refusal."""
+    try:
+        weights = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.empty(0)
+    if weights.ndim != dimensions or weights.size == 0:
+        shape = "[n]" if dimensions == 1 else "[R, n]"
+        raise BadArgument(
+            "unusable weights", where=name, got=f"shape {list(weights.shape)}", expected=shape
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise BadArgument(
+            "unusable weights",
+            where=name,
+            got=f"from {weights.min()} to {weights.max()}",
+            expected="finite numbers of at least 0",
+        )
+    return weights
+
+
+def require_shape(shape):
+    """A :class:`Shape`, or a named refusal."""
+    if not isinstance(shape, Shape):
+        raise BadArgument(
+            "not a concave function",
+            where="shape",
+            got=type(shape).__name__,
+            expected="a Shape, for example square_root()",
+        )
+    return shape
