@@ -214,3 +214,16 @@ def test_schedules_refuse_what_replay_refuses():
         ht.schedules(trace, "h2o", "5,6")
     with pytest.raises(OutOfRange):
         ht.schedules(trace, "h2o", 5, layers=[9])
+
+
+def test_a_matrix_is_one_line_of_the_summary_and_one_budget_of_the_report(tmp_path):
+    table = ht.replay(small_trace(), "h2o,recent", [np.array([[3, 9], [4, 8]]), "30%"])
+    summary = ht.summary_table(table)
+    own = summary[summary.budget == "matrix"]
+    assert sorted(own.policy) == ["h2o", "recent"] and (own.heads == 4).all()
+    assert (own.budget_tokens == 6).all()
+    h2o = table[(table.policy == "h2o") & (table.budget == "matrix")]
+    assert own.set_index("policy").mean_ratio["h2o"] == h2o.approximation_ratio.mean()
+    page = ht.write_report(table, tmp_path / "report")
+    assert "k = 6 tokens" in page.read_text()
+    assert len(ht.load_results(tmp_path / "report" / "results.parquet")) == len(table)

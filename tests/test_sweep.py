@@ -127,7 +127,7 @@ def test_a_longer_grid_reuses_the_cells_of_a_shorter_one(trace_path, tmp_path):
     assert pd.read_parquet(other.table).approximation_ratio.notna().all()
 
 
-def test_the_address_holds_all_that_a_result_depends_on(trace_path):
+def test_the_address_holds_all_that_a_result_depends_on(trace_path, tmp_path):
     base = {"traces": [trace_path], "policies": ["h2o"], "budgets": [5], "kv_heads": [0]}
 
     def keys(**changes):
@@ -145,6 +145,12 @@ def test_the_address_holds_all_that_a_result_depends_on(trace_path):
         keys(policies=[sweep_policies.Newest()]),
         keys(policies=[sweep_policies.Newest(-1)]),
     ]
+    mine = Path(sweep_policies.__file__).read_text()
+    for number, text in enumerate((mine, mine.replace("self.sign * pos", "pos * self.sign"))):
+        (tmp_path / f"{number}.py").write_text(text)
+        seen.append(keys(policies=[f"{tmp_path / str(number)}.py:Newest"]))
+    assert seen[-2] == keys(policies=[f"{MINE}:Newest"]) and seen[-2] == seen[8]
+    del seen[-2]
     assert len({key for some in seen for key in some}) == sum(map(len, seen))
     assert keys() == keys()
 

@@ -10,7 +10,7 @@ from h2o_theory.report import check_destination, save_results
 
 __all__ = ["add_parser"]
 
-_BENCHMARKS = ("optimum", "submodular", "replay", "record", "live")
+_BENCHMARKS = ("optimum", "submodular", "replay", "sweep", "record", "live")
 
 
 def add_parser(verbs):
@@ -19,8 +19,8 @@ def add_parser(verbs):
         "bench",
         help="measure speed and memory, as ratios within one run",
         description="Time the optimum against HiGHS, lazy greedy against naive greedy and other "
-        "libraries, the H2O replay against a PyTorch loop, and recording against the plain forward "
-        "pass. Needs the record and dev extras.",
+        "libraries, the H2O replay against a PyTorch loop, a sweep over a pretrained model, and "
+        "recording against the plain forward pass. Needs the record and dev extras.",
     )
     parser.add_argument("which", nargs="*", choices=[*_BENCHMARKS, []], help="default: all")
     parser.add_argument("--out", metavar="FILE", help="the table as .csv or .parquet")

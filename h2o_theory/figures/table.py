@@ -15,6 +15,7 @@ __all__ = [
     "count",
     "every",
     "is_policy",
+    "one_budget_each",
     "spread",
 ]
 
@@ -80,6 +81,24 @@ def check_results(results):
                 expected="one value",
                 hint="Split the table and treat each part on its own",
             )
+
+
+def one_budget_each(results):
+    """The table with one number of tokens for every budget asked for.
+
+    Where heads have budgets of their own (a matrix), each row gets their mean, rounded, and loses
+    the resolved parts from its parameters: what is summarised is then one budget, not as many as
+    there are different heads.
+    """
+    by_budget = results.groupby("budget")["budget_tokens"]
+    varied = by_budget.transform("nunique") > 1
+    if not varied.any():
+        return results
+    out = results.copy()
+    out["budget_tokens"] = by_budget.transform("mean").round().astype(int)
+    shorter = out["parameters"].str.replace(r"n_\w+=\d+ ?", "", regex=True)
+    out["parameters"] = out["parameters"].where(~varied, shorter)
+    return out
 
 
 @dataclass(frozen=True)

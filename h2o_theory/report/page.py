@@ -9,7 +9,7 @@ from h2o_theory.figures import (
     ratio_figure,
     sparsity_figure,
 )
-from h2o_theory.figures.table import Setting, check_results
+from h2o_theory.figures.table import Setting, check_results, one_budget_each
 from h2o_theory.report.folder import draw_all, new_folder, readable, template
 from h2o_theory.report.results import save_results
 from h2o_theory.report.summary import summary_table
@@ -60,11 +60,12 @@ def write_report(results, out, *, overwrite=False):
 
 
 def _fill(folder, results):
+    save_results(results, folder / "results.parquet")
+    save_results(results, folder / "results.csv")
+    results = one_budget_each(results)
     # A table without an optimum or with `full` alone has no ratios; the page says so.
     figures, absent = draw_all(_FIGURES, results, folder / "figures")
     summary, setting = summary_table(results), Setting.of(results)
-    save_results(results, folder / "results.parquet")
-    save_results(results, folder / "results.csv")
     save_results(summary, folder / "summary.csv")
     page = template("page.html.j2").render(
         setting=setting,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.figures.series import label_series
-from h2o_theory.figures.table import HEAD, check_results
+from h2o_theory.figures.table import HEAD, check_results, one_budget_each
 
 __all__ = ["summary_table"]
 
@@ -32,7 +32,7 @@ def summary_table(results):
         For a table that is not one experiment.
     """
     check_results(results)
-    labelled = label_series(results)
+    labelled = label_series(one_budget_each(results))
     labelled["lost"] = labelled.n_rows * (1 - labelled.retained_mass)
     labelled["lost_least"] = labelled.n_rows * (1 - labelled.optimum_mass)
     lines = []

@@ -1,8 +1,10 @@
 """The cells of a sweep, each with its address, and the units of work they are grouped into."""
 
+import contextlib
 import hashlib
 import inspect
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -169,20 +171,22 @@ def _found_anywhere(trace):
 
 
 def _identity(policy):
-    """What a policy is, as text: its class and parameters, and its source if it is a user's."""
+    """What a policy is, as text: its class and parameters, and its source if it is a user's.
+
+    The source is the whole file, whose other functions the class may call, or a notebook's cell.
+    """
     cls = type(policy)
     if isinstance(policy, Policy) and cls.__module__.startswith("h2o_theory."):
         return repr(policy)
-    try:
-        source = inspect.getsource(cls)
-    except (OSError, TypeError):
-        raise BadArgument(
-            "the source of the policy cannot be found, so its cells cannot be addressed",
-            where=cls.__qualname__,
-            hint="Write the class in a file or a notebook cell",
-        ) from None
-    digest = hashlib.sha256(source.encode()).hexdigest()
-    return f"{cls.__qualname__} {digest} {sorted(vars(policy).items())!r}"
+    for place in (sys.modules.get(cls.__module__), cls):
+        with contextlib.suppress(OSError, TypeError):
+            digest = hashlib.sha256(inspect.getsource(place).encode()).hexdigest()
+            return f"{cls.__qualname__} {digest} {sorted(vars(policy).items())!r}"
+    raise BadArgument(
+        "the source of the policy cannot be found, so its cells cannot be addressed",
+        where=cls.__qualname__,
+        hint="Write the class in a file or a notebook cell",
+    )
 
 
 def _address(**parts):

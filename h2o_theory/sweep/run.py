@@ -49,7 +49,7 @@ def run_sweep(spec, out, *, workers=None, shard=None, dask=None, progress=None):
     """Run every cell of a grid that is not finished yet, and collect the table.
 
     Results are content-addressed: a cell's file in ``out`` is named by a hash of the trace's
-    content, the policy with its parameters (and the source of a user's class), budget, prefill,
+    content, the policy with its parameters (and the file of a user's class), budget, prefill,
     seed and the engine's sources, so that the same folder serves any number of runs and specs.
     A run that is killed at any moment loses the units it was running, and nothing else.
 
