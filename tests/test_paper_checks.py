@@ -10,7 +10,7 @@ import pytest
 
 from h2o_theory.attention import attention_rows
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.paper_checks import load_register, run_check, select
 from h2o_theory.paper_checks import register as register_module
 from h2o_theory.paper_checks.algorithms import algorithm_1, algorithm_2, intended
@@ -190,6 +190,25 @@ def test_command_line_prints_the_table(capsys):
 def test_command_line_refuses_an_unknown_id(capsys):
     assert main(["check", "lemma-Z"]) == 2
     assert "lemma-Z" in capsys.readouterr().err
+
+
+def test_slow_checks_are_left_out_on_request(monkeypatch, capsys):
+    monkeypatch.setattr("h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "", ""))
+    assert main(["check", "--fast", "def-D.1", "obs-topk"]) == 0
+    out = capsys.readouterr().out
+    assert "def-D.1" in out and "obs-topk" not in out
+    assert main(["check", "--fast", "obs-topk"]) == 2
+    assert "slow" in capsys.readouterr().err
+
+
+def test_a_missing_package_is_a_row_and_not_a_drift(monkeypatch, capsys):
+    def missing(row):
+        raise MissingDependency("a check needs a package", where=row.id, got="torch")
+
+    monkeypatch.setattr("h2o_theory.cli.check.run_check", missing)
+    assert main(["check", "lemma-D.45"]) == 1
+    out = capsys.readouterr().out
+    assert "not run" in out and "torch" in out
 
 
 def test_command_line_exits_with_3_on_drift(monkeypatch, capsys):
