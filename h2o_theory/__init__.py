@@ -45,7 +45,18 @@ _HOMES = {
     "write_report": "h2o_theory.report",
 }
 
-_ROOMS = {"attention", "errors", "figures", "optimum", "policies", "submodular", "testing", "trace"}
+_ROOMS = {
+    "attention",
+    "errors",
+    "figures",
+    "optimum",
+    "policies",
+    "submodular",
+    "testing",
+    "trace",
+    "experiments",
+    "live",
+}
 """Packages reachable as attributes without importing them first."""
 
 __all__ = ["__version__", *sorted(_HOMES)]

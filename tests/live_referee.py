@@ -43,9 +43,8 @@ class Referee:
                         logits = torch.cat([logits, s_aux[g : g + 1].double()])
                     weights = torch.softmax(logits, dim=0)[: len(seen)]
                     out[0, 0, g] = (weights @ value[0, head, seen].double()).to(out.dtype)
-                    # A policy sees what the keys get relative to one another, without the sink.
-                    share = (weights / weights.sum()).tolist()
-                    rows.append(dict(zip(seen, share, strict=True)))
+                    # What a sink takes is missing from the row that a policy sees.
+                    rows.append(dict(zip(seen, weights.tolist(), strict=True)))
             mean = {j: sum(row.get(j, 0.0) for row in rows) / len(rows) for j in visible}
             self.evict(name, t, visible, mean)
             for head in unit[1:]:

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import reference
 
+import h2o_theory as ht
 from h2o_theory.engine.allocate import AdaKV, PyramidKV, apportion
 from h2o_theory.errors import BadArgument, BadBudget
+from h2o_theory.report import summary_table
 from h2o_theory.trace import Trace
 
 
@@ -91,3 +93,14 @@ def test_rules_refuse_what_they_cannot_use():
         PyramidKV(20, beta=1)
     with pytest.raises(BadArgument, match="kernel"):
         AdaKV(20, kernel=4)
+
+
+def test_a_rule_in_a_replay_gives_every_head_its_own_budget():
+    trace = trace_of()
+    table = ht.replay(trace, "snapkv,optimum", [PyramidKV(9), AdaKV(9)], prefill=20)
+    for rule, found in ((PyramidKV(9), PyramidKV(9)(trace)), (AdaKV(9), AdaKV(9)(trace, 20))):
+        cells = table[table.budget == rule.__name__].set_index(["layer", "kv_head"])
+        assert cells.budget_tokens.to_dict() == found
+        assert (cells.realised_budget_max == cells.budget_tokens).all()
+    summary = summary_table(table)
+    assert len(summary) == 4 and (summary.budget_tokens == 9).all() and (summary.heads == 8).all()

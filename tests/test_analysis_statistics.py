@@ -33,6 +33,16 @@ def test_concentration_by_definition():
             assert m == 1 or ordered[: m - 1].sum() < mass * x.sum()
 
 
+def test_profile_is_every_measure_at_once():
+    x = np.random.default_rng(9).random((3, 40)) ** 4
+    profile = statistics.concentration_profile(x, (0.05, 0.2))
+    assert profile["top 5% share"] == pytest.approx(statistics.top_share(x, 0.05))
+    assert profile["top 20% share"] == pytest.approx(statistics.top_share(x, 0.2))
+    assert profile["Gini"] == pytest.approx(statistics.gini(x))
+    assert profile["entropy"] == pytest.approx(statistics.entropy(x))
+    assert profile["effective support"] == pytest.approx(statistics.effective_support(x))
+
+
 def test_concentration_at_its_ends():
     equal, one = np.full(40, 0.25), np.eye(40)[3]
     assert statistics.gini(equal) == pytest.approx(0, abs=1e-12)

@@ -1,13 +1,16 @@
 """The recorded trace in traces/: real rows, real ratios, and the offline demo."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import reference
 from test_engine_reference import CASES, expected
 
 from h2o_theory.cli import main
+from h2o_theory.engine.tensors import load_tensors
 from h2o_theory.optimum import check_certificate, optimum_curve, to_fixed_point
-from h2o_theory.policies import make_policy
+from h2o_theory.policies import TENSORS, make_policy
 from h2o_theory.report import load_results
 from h2o_theory.testing import schedule_of
 from h2o_theory.trace import open_trace, validate
@@ -59,10 +62,13 @@ def test_the_optimum_of_a_real_head_is_certified(trace):
 
 @pytest.mark.parametrize("text", CASES)
 def test_compiled_equals_reference_on_real_rows(trace, text):
-    rows = trace.rows(20, 2, 0, 72)[:, :, :72]
+    rows = np.ascontiguousarray(trace.rows(20, 2, 0, 72)[:, :, :72])
     assert np.allclose(rows.sum(axis=-1), 1)
+    tensors = load_tensors(trace, 20, 2, TENSORS)
+    first = {kind: getattr(tensors, kind)[..., :72, :] for kind in TENSORS}
+    tensors = dataclasses.replace(tensors, **first)
     for budget, prefill in ((9, 0), (14, 30)):
-        got = schedule_of(make_policy(text), np.ascontiguousarray(rows), budget, prefill=prefill)
-        assert got.tolist() == expected(text, rows, budget, prefill)
+        got = schedule_of(make_policy(text), rows, budget, prefill=prefill, tensors=tensors)
+        assert got.tolist() == expected(text, rows, budget, prefill, tensors)
         sets = reference.visible_sets(got)
         assert max(len(visible) for visible in sets[prefill:]) == budget

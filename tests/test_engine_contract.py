@@ -1,8 +1,11 @@
 """Properties that hold for every registered policy, whatever its rule."""
 
 import dataclasses
+import os
+import subprocess
 import sys
 
+import numba
 import numpy as np
 import pytest
 import reference
@@ -11,8 +14,9 @@ import h2o_theory as ht
 import h2o_theory.policies
 from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
+from h2o_theory.engine.advance import code_digest
 from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
-from h2o_theory.policies import Context, Parts, Tensors, available, make_policy, registry
+from h2o_theory.policies import Context, Parts, Policy, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
@@ -412,3 +416,47 @@ def test_parts_that_do_not_make_up_the_budget_are_refused(parts):
         ht.replay(small_trace(), [Careless()], 8)
     with pytest.raises(BadBudget, match="careless"):
         schedule_of(Careless(), np.eye(12)[None], 8)
+
+
+def made_at_the_prompt(weight, fast=False):
+    """A compiled rule whose file is no file, as in a notebook's cell; weight is a global of it."""
+    source = (
+        "def rate_weighted(t, b, n, position, score, per_slot, memory, table, settings):\n"
+        "    for i in range(n):\n"
+        "        score[i] = WEIGHT * position[i]\n"
+    )
+    names = {"WEIGHT": weight}
+    exec(source, names)
+    return numba.njit(names["rate_weighted"], fastmath=fast)
+
+
+def test_kernels_are_told_apart_by_their_code():
+    """Same name, same place: only the constant differs, and the schedule must follow it."""
+    schedules = []
+    for weight in (1.0, -1.0):
+        cls = type("Weighted", (Policy,), {"name": "weighted", "rate": made_at_the_prompt(weight)})
+        schedules.append(evict(cls(), reference.uniform_rows(1, 12), 4).tolist())
+    assert schedules[0] == evict(make_policy("recent"), reference.uniform_rows(1, 12), 4).tolist()
+    assert schedules[1] == evict(make_policy("first:recent=0"), np.eye(12)[None], 4).tolist()
+    rules = [made_at_the_prompt(1.0), made_at_the_prompt(2.0), made_at_the_prompt(1.0, fast=True)]
+    assert len({code_digest(rule) for rule in rules}) == 3
+    assert code_digest(rules[0]) == code_digest(made_at_the_prompt(1.0))
+
+
+def test_digests_do_not_depend_on_the_process():
+    """Otherwise every process would compile everything anew."""
+    code = (
+        "from h2o_theory.engine.advance import advance, code_digest\n"
+        "from h2o_theory.policies import available\n"
+        "print([code_digest(advance, c.observe, c.rate) for c in available().values()])\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1 and len(outputs.pop()) > 100

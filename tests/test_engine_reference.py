@@ -100,12 +100,12 @@ def evict(policy, rows, budget, prefill=0, block_rows=None):
     return schedule_of(policy, rows, budget, **options)
 
 
-def expected(text, rows, budget, prefill):
+def expected(text, rows, budget, prefill, tensors=None):
     rule, parameters = CASES[text]
     if issubclass(rule, reference.Random | reference.Keyformer):
         stream = make_policy(text).settings(Context(budget, rows.shape[1]))[0]
         parameters = parameters | {"stream": int(stream)}
-    rule = rule(budget, rows, tensors=tensors_for(rows), **parameters)
+    rule = rule(budget, rows, tensors=tensors or tensors_for(rows), **parameters)
     return reference.simulate(rows, rule, budget, prefill)
 
 

@@ -24,6 +24,7 @@ from h2o_theory.experiments.quantised import quantised_cache
 from h2o_theory.experiments.removal import mask_heavy_hitters
 from h2o_theory.experiments.sparse import sparse_masks
 from h2o_theory.experiments.streaming import long_text
+from h2o_theory.figures.fidelity import fidelity_figure
 from h2o_theory.live import evaluate
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
@@ -160,7 +161,7 @@ def test_masks_show_what_they_name(study):
         MaskChooser(make_mask("quest"), 16, 80)
 
 
-def test_the_fidelity_study_has_its_three_parts(study):
+def test_the_fidelity_study_has_its_three_parts(study, tmp_path):
     result = fidelity(
         study,
         policies=("h2o", "recent", "sink", "random", "lru"),
@@ -183,6 +184,8 @@ def test_the_fidelity_study_has_its_three_parts(study):
     for part in ("all layers", "one layer"):
         shares = [result.findings[f"{part}: {name} is the best"]["value"] for name in METRICS]
         assert sum(shares) == pytest.approx(1)
+    fidelity_figure(result).savefig(tmp_path / "fidelity.png")
+    assert (tmp_path / "fidelity.png").stat().st_size > 10_000
 
 
 def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
@@ -194,6 +197,10 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     monkeypatch.setattr("h2o_theory.experiments.quantised.evaluate", None)  # nothing runs again
     assert main(command) == 0
     assert "beyond the sum" in capsys.readouterr().out
+    assert main([*command, "--policy", "h2o"]) == 2
+    assert "takes no policies" in capsys.readouterr().err
+    assert main([*command, "--budget", "10%,20%"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
     assert main(["experiment", "nothing", "--out", str(tmp_path / "x")]) == 2
     assert "ladder, removal" in capsys.readouterr().err
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]

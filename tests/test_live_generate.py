@@ -1,5 +1,6 @@
 """Generation with a cache that shrinks, keys moved to their slot, samples, and what is refused."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 import transformers
 from recorder_models import CACHE, tokens
 
+from h2o_theory.engine.run import make_run
+from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.errors import (
     BadArgument,
     BadBudget,
@@ -18,9 +21,12 @@ from h2o_theory.errors import (
 )
 from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
 from h2o_theory.live.bleu import bleu
+from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.rotate import key_rotation
+from h2o_theory.policies import Context, available, make_policy
 from h2o_theory.recorder import record
 from h2o_theory.recorder.tiny import tiny_model
+from h2o_theory.trace import open_trace
 
 
 @pytest.mark.parametrize("prefill", [None, 0, 5])
@@ -114,6 +120,8 @@ def test_self_bleu_by_hand():
         ("optimum", 5, BadArgument, "yet to be computed"),
         ("h2o:rows=raw", 5, BadArgument, "rows=renormalised"),
         ("greedy", 5, BadArgument, "greedy:rows=renormalised"),
+        ("spatten", 5, BadArgument, "shared by all layers"),
+        ("expected_attention", 5, BadArgument, "rotary embedding"),
         ("sink:n_sink=9", 5, BadBudget, "protected parts"),
         ("h2o:n_recent=9", 5, BadBudget, "protected parts"),
         ("h2o", 0, BadBudget, "at least 1"),
@@ -184,3 +192,37 @@ def test_recording_and_evicting_at_once_is_refused(tmp_path):
         with record(model, tmp_path / "t"), closed_loop(model, "h2o", 4, tokens=9):
             model(ids)
     assert not list(tmp_path.iterdir())
+
+
+def online_policies():
+    """Every registered policy that a model can follow, with rows as a model has them."""
+    for name, cls in available().items():
+        has_rows = "rows" in {item.name for item in dataclasses.fields(cls)}
+        yield f"{name}:rows=renormalised" if has_rows else name
+
+
+@pytest.mark.parametrize("text", sorted(online_policies()))
+def test_every_policy_runs_in_the_model_or_says_why_not(text, tmp_path):
+    """Below layer 0 nothing has been evicted, so there the model chooses what a replay chooses."""
+    model, ids = tiny_model("gemma"), tokens(40)
+    try:
+        policy = check_policy_runs_live(text)
+    except BadArgument as error:
+        assert error.where == text.split(":")[0]
+        for_replay_only = ("spatten", "expected_attention", "h2o_lm_eval")
+        assert make_policy(text).kind == "clairvoyant" or error.where in for_replay_only
+        return
+    result = evaluate(model, ids, policy, 14, chunk=8, piece=30)
+    if policy.name == "full":
+        assert (result.evicted_at == 40).all()
+        return
+    with record(model, tmp_path / "t") as recording, torch.no_grad():
+        model(ids)
+    trace = open_trace(recording.path)
+    for kv_head in range(2):
+        heads = (0, 1) if policy.scope == "layer" else (kv_head,)
+        rows = np.concatenate([trace.rows(0, head) for head in heads])
+        tensors = head_tensors(trace, 0, kv_head, [policy])
+        run = make_run(policy, Context(14, 40, 0, 0, heads[0], 0, tensors))
+        run.advance(np.ascontiguousarray(rows), 0)
+        assert (run.evicted_at == result.evicted_at[0, kv_head]).all()

@@ -104,15 +104,17 @@ def test_generating_from_a_left_padded_batch(tmp_path, family):
     assert [open_trace(path).spec.prompt_length for path in recording.paths] == LENGTHS
 
 
-def test_what_follows_the_end_of_a_generated_sequence_is_dropped(tmp_path):
+@pytest.mark.parametrize("padding", [0, None])
+def test_what_follows_the_end_of_a_generated_sequence_is_dropped(tmp_path, padding):
     """One sequence ends early; the padding it is then fed is no token of its trace."""
     model, ids = tiny_model("llama"), tokens(8).repeat(3, 1)
     ids[1, 3:] += 1
     options = {"max_new_tokens": 20, "do_sample": False, "eos_token_id": None}
     free = model.generate(ids, **options)[:, 8:].tolist()
     end = next(token for token in free[0] if token not in free[1])
-    options |= {"eos_token_id": end, "pad_token_id": 0}
-    model.generation_config.eos_token_id, model.generation_config.pad_token_id = end, 0
+    options |= {"eos_token_id": end, "pad_token_id": padding}
+    model.generation_config.eos_token_id = end
+    model.generation_config.pad_token_id = padding
     with record(model, tmp_path / "t") as recording:
         output = model.generate(ids, **options)
     first, second, third = (open_trace(path).spec.token_ids for path in recording.paths)

@@ -293,6 +293,8 @@ def test_a_model_that_is_not_one(tmp_path):
         ({"kv_heads": [4]}, OutOfRange, "no such kv_head.*got 4; expected 0 to 3"),
         ({"kv_heads": []}, BadArgument, "no kv_head"),
         ({"store": "kv"}, BadArgument, "got kv; expected qkv or qk or attention"),
+        ({"tokens": 0}, BadArgument, "tokens.*got 0"),
+        ({"prompt_length": "5"}, BadArgument, "prompt_length"),
         ({"dtype": "float8"}, BadArgument, "got float8"),
         ({"self_check_rows": 0}, BadArgument, "got 0"),
         ({"self_check_rows": 1.5}, BadArgument, "got 1.5"),

@@ -1,5 +1,8 @@
 """Every maximiser keeps what it promises, against the best set by brute force."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 from submodular_functions import NAMES, best_value, functions, instances
 
 from h2o_theory import submodular as sm
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, MissingDependency
 
 MAXIMISERS = {
     "greedy": sm.greedy,
@@ -70,6 +73,12 @@ def test_the_programme_returns_an_interval_when_time_is_up():
     assert found.value <= sm.milp_optimum(function, 6).value <= found.upper + 1e-9
 
 
+def test_without_scipy_the_programme_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingDependency, match="pip install scipy"):
+        sm.milp_optimum(sm.modular([1.0, 2.0]), 1)
+
+
 def test_modular_functions_are_solved_exactly_by_all_that_look_at_everything():
     function = sm.modular([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0])
     for method in ("greedy", "lazy", "top-k", "removal", "local search", "exhaustive"):
@@ -126,8 +135,6 @@ def test_unusable_arguments_are_refused(call):
 
 
 def test_the_check_reports_what_is_wrong():
-    from dataclasses import replace
-
     function = instances(np.random.default_rng(0), 6)["coverage"]
     answer = sm.greedy(function, 3)
     assert "states a value" in sm.check_answer(function, replace(answer, value=99.0)).message

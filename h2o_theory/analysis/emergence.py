@@ -5,13 +5,10 @@ import pandas as pd
 
 from h2o_theory.statistics import (
     block_draws,
-    effective_support,
-    entropy,
-    gini,
+    concentration_profile,
     partial_spearman,
     percentile_interval,
     ratio_interval,
-    top_share,
 )
 
 __all__ = ["TOP_SHARES", "concentration", "position_bias"]
@@ -20,16 +17,10 @@ TOP_SHARES = (0.01, 0.05, 0.10, 0.20)
 DRAWS = 100
 ALL, BARE, WORDS = "positions", "positions without sinks", "words without sinks"
 
-MEASURES = {
-    **{f"top {share:.0%} share": (lambda x, s=share: top_share(x, s)) for share in TOP_SHARES},
-    "Gini": gini,
-    "entropy": entropy,
-    "effective support": effective_support,
-}
 UNITS = {"Gini": "0 equal, 1 one has all", "entropy": "nats", "effective support": "entries"}
 
 
-def concentration(survey, words, ledger):
+def concentration(survey, words, ledger, *, replicates=DRAWS):
     """Concentration of accumulated attention over positions and over words.
 
     The mean over query heads is entered in the ledger with a block-bootstrap interval over the
@@ -45,73 +36,87 @@ def concentration(survey, words, ledger):
     survey : Survey
     words : Words or None
     ledger : Ledger
+    replicates : int
+        Resampled texts.
 
     Returns
     -------
     DataFrame
         One row per query head and scope: layer, kv_head, q_head, scope, entries, and
-        :data:`MEASURES`.
+        the measures of
+        :func:`~h2o_theory.statistics.concentration.concentration_profile`.
     """
     names = survey.query_heads()
     received = np.concatenate([head.received for head in survey.heads])
     first = min(survey.n_sink, survey.tokens)
     amounts = {ALL: received}
-    if survey.tokens > first:
+    if (received[:, first:].sum(axis=1) > 0).all():
         amounts[BARE] = received[:, first:]
+    else:
+        ledger.lack("concentration", BARE, "a head attends to nothing but the sinks")
     if words is not None and len(words.kinds) > 1:
         bare = received.copy()
         bare[:, :first] = 0
-        amounts[WORDS] = np.array([words.per_kind(row) for row in bare])
+        by_kind = np.array([words.per_kind(row) for row in bare])
+        if (by_kind.sum(axis=1) > 0).all():
+            amounts[WORDS] = by_kind
     tables = []
     for scope, values in amounts.items():
         table = pd.DataFrame(names)
         table["scope"], table["entries"] = scope, values.shape[1]
-        for name, measure in MEASURES.items():
-            table[name] = measure(values)
+        for name, measured in concentration_profile(values, TOP_SHARES).items():
+            table[name] = measured
         tables.append(table)
-    _note(survey, amounts, words, ledger)
+    _note(survey, amounts, ledger, replicates)
     return pd.concat(tables, ignore_index=True)
 
 
-def _note(survey, amounts, words, ledger):
+def _note(survey, amounts, ledger, replicates):
     first = min(survey.n_sink, survey.tokens)
-    received = amounts[ALL]
-    n = len(received)
-    for name, measure in MEASURES.items():
-        uniform = _uniform(survey.tokens)
+    n = len(amounts[ALL])
+    for name, exact in concentration_profile(_uniform(survey.tokens), TOP_SHARES).items():
         ledger.note(
-            "concentration", name, "uniform attention", measure(uniform),
+            "concentration", name, "uniform attention", exact,
             unit=UNITS.get(name, "share of attention"), n=1, over="exact",
         )  # fmt: skip
-    draws = ledger.attempt(
-        "concentration", "intervals", lambda: list(block_draws(survey.tokens, DRAWS, first=first))
+    drawn = ledger.attempt(
+        "concentration",
+        "intervals",
+        lambda: _redraw(survey.tokens, first, amounts, replicates),
     )
-    if draws is None:
+    if drawn is None:
         return
-    sinks = np.arange(first)
-    drawn = {scope: {name: [] for name in MEASURES} for scope in amounts}
-    for draw in draws:
-        again = {ALL: received[:, np.concatenate([sinks, draw])], BARE: received[:, draw]}
-        for scope, values in again.items():
-            for name, measure in MEASURES.items():
-                drawn[scope][name].append(measure(values).mean())
-    if WORDS in amounts:
-        # Words are drawn as kinds: a kind's amount is a sum over the whole text.
-        rng = np.random.default_rng(0)
-        kinds = len(words.kinds)
-        for _ in range(DRAWS):
-            values = amounts[WORDS][:, rng.integers(kinds, size=kinds)]
-            for name, measure in MEASURES.items():
-                drawn[WORDS][name].append(measure(values).mean())
     for scope, values in amounts.items():
-        for name, measure in MEASURES.items():
+        for name, value in _means(values).items():
             ledger.note(
                 "concentration", name, scope,
-                percentile_interval(measure(values).mean(), drawn[scope][name]),
+                percentile_interval(value, [again[name] for again in drawn[scope]]),
                 unit=UNITS.get(name, "share of attention"), n=n,
                 over="query heads (mean); interval over "
                 + ("words" if scope == WORDS else "blocks of the text"),
             )  # fmt: skip
+
+
+def _redraw(tokens, first, amounts, replicates):
+    """The measures of every scope on resampled texts; sinks are kept, words drawn as kinds."""
+    sinks = np.arange(first)
+    drawn = {scope: [] for scope in amounts}
+    for draw in block_draws(tokens, replicates, first=first):
+        drawn[ALL].append(_means(amounts[ALL][:, np.concatenate([sinks, draw])]))
+        if BARE in amounts:
+            drawn[BARE].append(_means(amounts[ALL][:, draw]))
+    if WORDS in amounts:
+        rng = np.random.default_rng(0)
+        kinds = amounts[WORDS].shape[1]
+        for _ in range(replicates):
+            drawn[WORDS].append(_means(amounts[WORDS][:, rng.integers(kinds, size=kinds)]))
+    return drawn
+
+
+def _means(amounts):
+    """Every measure, mean over query heads."""
+    profile = concentration_profile(amounts, TOP_SHARES)
+    return {name: float(measured.mean()) for name, measured in profile.items()}
 
 
 def _uniform(tokens):

@@ -104,7 +104,8 @@ def analyze(
     Raises
     ------
     BadArgument
-        Without words that can be told (says how to pass a tokenizer), or for unusable settings.
+        Without words that can be told (says how to pass a tokenizer), for unusable settings, or
+        to compare with a trace of another model.
     MissingDependency
         If scipy or networkx is not installed.
 
@@ -116,6 +117,8 @@ def analyze(
         raise BadArgument("too few", where="replicates", got=replicates, expected="at least 50")
     if window < 1:
         raise BadArgument("no window", where="window", got=window, expected="at least 1")
+    for other in compare:
+        _require_same_model(trace, other)
     text = words_of(token_bytes(trace, tokenizer)) if words else None
     others = [(other, words_of(token_bytes(other, tokenizer))) for other in compare if words]
     survey = survey_rows(
@@ -123,7 +126,9 @@ def analyze(
         progress=progress,
     )  # fmt: skip
     ledger, tables = Ledger(), {}
-    tables["concentration"] = concentration(survey, text, ledger)
+    tables["concentration"] = concentration(
+        survey, text, ledger, replicates=max(25, replicates // 5)
+    )
     tables["position"] = position_bias(survey, ledger)
     tables["evolution"], tables["evolution_by_head"] = evolution(survey, ledger)
     tables["persistence"], tables["survival"] = persistence(survey, ledger)
@@ -156,6 +161,17 @@ def analyze(
     tables["findings"] = pd.DataFrame([asdict(finding) for finding in found])
     tables["not_enough_data"] = ledger.missing()
     return Analysis(survey, text, graph, tables, found)
+
+
+def _require_same_model(trace, other):
+    ours, theirs = (each.spec.model.get("id", "unknown") for each in (trace, other))
+    if ours != theirs:
+        raise BadArgument(
+            "the traces are of different models, so their texts cannot be compared",
+            where=f"compare, {other.name}",
+            got=theirs,
+            expected=ours,
+        )
 
 
 def _heaviest(survey, trace, words, most=30):

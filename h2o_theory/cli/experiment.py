@@ -1,9 +1,14 @@
 """``h2o-theory experiment``: the paper's experiments at reduced scale, in the running model."""
 
+import inspect
 from pathlib import Path
 
 from h2o_theory.cli.common import print_table, say, shown_progress
-from h2o_theory.cli.live import live_provenance
+from h2o_theory.cli.live import live_provenance, require_tokenizer
+from h2o_theory.errors import BadArgument
+from h2o_theory.policies import parse_budget, parse_budgets
+from h2o_theory.policies.parse import split_names
+from h2o_theory.recorder.dataset import read_text
 
 __all__ = ["add_parser"]
 
@@ -26,6 +31,8 @@ def add_parser(verbs):
     )
     parser.add_argument("--tokens", type=int, metavar="T", help="of a window")
     parser.add_argument("--windows", type=int, metavar="N", help="consecutive windows")
+    parser.add_argument("--policy", metavar="P,P,...", help="of ladder and fidelity")
+    parser.add_argument("--budget", metavar="K,K,...", help="in place of the default")
     parser.add_argument("--out", required=True, metavar="DIR", help="cells, NAME.json and figure")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
     parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
@@ -37,10 +44,10 @@ def run(arguments):
     """Run, save, draw, print."""
     from h2o_theory.experiments import Study, find_experiment, language_reference, save_result
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.dataset import read_text
-    from h2o_theory.recorder.text import encode
+    from h2o_theory.recorder.encode import encode
 
     experiment = find_experiment(arguments.name)
+    options = _options(experiment, arguments)
     if arguments.text:
         name, text = Path(arguments.text).name, read_text(arguments.text)
     else:
@@ -49,7 +56,7 @@ def run(arguments):
     windows = arguments.windows or experiment.windows
     with shown_progress() as progress:
         model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
-        ids = encode(model.tokenizer, text, tokens * windows, name)
+        ids = encode(require_tokenizer(model), text, tokens * windows, name)
         study = Study(
             model,
             ids,
@@ -59,7 +66,7 @@ def run(arguments):
             text=name,
             progress=progress,
         )
-        result = experiment.run(study)
+        result = experiment.run(study, **options)
     result.setting.update(live_provenance(model, name, arguments.device))
     path = save_result(result, arguments.out)
     _draw(result, path)
@@ -69,6 +76,25 @@ def run(arguments):
         return
     print_table(result.table, f"{result.question} ({model.name}, {name})")
     print(result.answer)
+
+
+def _options(experiment, arguments):
+    """What was asked for in the terms of the experiment; raises BadArgument if it has none."""
+    known, options = inspect.signature(experiment.run).parameters, {}
+    if arguments.policy:
+        options["policies"] = tuple(split_names(arguments.policy))
+    if arguments.budget and "budgets" in known:
+        options["budgets"] = tuple(budget.text for budget in parse_budgets(arguments.budget))
+    elif arguments.budget:
+        options["budget"] = parse_budget(arguments.budget).text
+    for name in options:
+        if name not in known:
+            raise BadArgument(
+                f"this experiment takes no {name}",
+                where=arguments.name,
+                expected=", ".join(n for n in known if n in ("policies", "budget", "budgets")),
+            )
+    return options
 
 
 def _draw(result, path):

@@ -11,7 +11,7 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.dataset import read_text
 from h2o_theory.report import save_results
 
-__all__ = ["add_parser", "live_provenance"]
+__all__ = ["add_parser", "live_provenance", "require_tokenizer"]
 
 
 def add_parser(verbs):
@@ -71,7 +71,7 @@ def run(arguments):
     from h2o_theory.live.campaign import run_live, windows_of
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.text import encode
+    from h2o_theory.recorder.encode import encode
 
     text, name = read_text(arguments.text), Path(arguments.text).name
     if arguments.samples == 1 or arguments.samples < 0:
@@ -80,7 +80,7 @@ def run(arguments):
         )
     with shown_progress() as progress:
         model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
-        ids = encode(model.tokenizer, text, None, name)
+        ids = encode(require_tokenizer(model), text, None, name)
         campaign = run_live(
             model,
             windows_of(ids, arguments.tokens, arguments.windows),
@@ -116,11 +116,15 @@ def run(arguments):
             print_table(samples.drop(columns=["parameters", "text"]), "samples")
     for row in campaign.table[campaign.table["status"] == "failed"].itertuples():
         say(f"failed: {row.policy} at {row.budget}, window {row.window}: {row.reason}")
-    failed = campaign.failed + (
-        0 if samples is None else int((samples["status"] == "failed").sum())
-    )
-    if failed:
-        sys.exit(1)
+    broken = campaign.failed or (samples is not None and samples["status"].eq("failed").any())
+    return int(bool(broken))
+
+
+def require_tokenizer(model):
+    """The tokenizer of a loaded model; raises BadArgument if it came without one."""
+    if model.tokenizer is None:
+        raise BadArgument("the model's folder holds no tokenizer", where=model.name)
+    return model.tokenizer
 
 
 def live_provenance(model, text, device):

@@ -40,6 +40,11 @@ class CompiledRun:
         self._table = future_table(policy, mean_rows)
         self.evicted_at = np.full(tokens, tokens, dtype=np.int64)
 
+    def take_features(self, features, start, stop):
+        """Set the features of the tokens ``start .. stop``, of which those given so far were not
+        known: a model hands its keys over as they arrive."""
+        self._features[start:stop] = features[start:stop]
+
     def advance(self, rows, start, sink_share=None):
         """Replay a block ``rows`` [G, B, T] that begins at row ``start``.
 

@@ -19,7 +19,7 @@ METRICS = ("lost_mass", "ratio_gap", "output_error", "kl")
 """Of the replay, each 0 for the full cache or the optimum and larger for worse: 1 - retained
 mass, 1 - approximation ratio, relative output error, KL of the rows."""
 
-POLICIES = ("h2o", "recent", "sink", "heavy", "lru", "lfu", "tova", "random", "random:n_sink=4")
+POLICIES = ("h2o", "recent", "sink", "heavy", "tova", "random", "random:n_sink=4")
 BUDGETS = ("4%", "10%", "20%", "50%")
 REPLICATES = 1000
 
@@ -29,10 +29,10 @@ def fidelity(
     *,
     policies=POLICIES,
     budgets=BUDGETS,
-    layer_policies=("h2o", "recent", "sink", "random:n_sink=4"),
+    layer_policies=("h2o", "recent", "sink"),
     layer_budget="10%",
     layers=None,
-    followed=("h2o", "lru", "tova"),
+    followed=("h2o", "tova"),
     followed_budget="20%",
 ):
     """Rank correlation of the replay's measures with the loss increase in the running model.
@@ -50,7 +50,7 @@ def fidelity(
     layer_policies : sequence of str
     layer_budget : str
     layers : sequence of int, optional
-        Of the second part, which uses the first window; eight of them by default, evenly spread.
+        Of the second part, which uses the first window; seven of them by default, evenly spread.
     followed : sequence of str
         Policies of the third part, at ``followed_budget``, on the first window.
     followed_budget : str
@@ -65,7 +65,7 @@ def fidelity(
     """
     count = study.model.model.config.num_hidden_layers
     if layers is None:
-        layers = sorted({round(i * (count - 1) / 7) for i in range(8)})
+        layers = sorted({round(i * (count - 1) / 6) for i in range(7)})
     everywhere = _everywhere(study, policies, budgets)
     single = _single(study, layer_policies, layer_budget, layers)
     points = pd.concat([everywhere, single], ignore_index=True)
@@ -116,11 +116,14 @@ def _replayed(study, window, policies, budgets):
     def compute():
         with tempfile.TemporaryDirectory() as folder:
             trace = recorded(study, window, folder)
-            tables = []
-            for name in policies:
-                table = replay(trace, name, list(budgets))
-                tables.append(table.assign(asked=name))
-        table = pd.concat(tables)
+            table = replay(trace, list(policies), list(budgets))
+        asked = {
+            (policy.name, policy.describe(k)): name
+            for name, policy in zip(policies, map(make_policy, policies), strict=True)
+            for k in table["budget_tokens"].unique().tolist()
+        }
+        named = zip(table["policy"], table["parameters"], strict=True)
+        table["asked"] = [asked[pair] for pair in named]
         table["lost_mass"] = 1 - table["retained_mass"]
         table["ratio_gap"] = 1 - table["approximation_ratio"]
         means = table.groupby(["asked", "budget", "layer"], sort=False)[list(METRICS)].mean()

@@ -22,9 +22,10 @@ class _Tally(ScheduleChooser):
         super().__init__(np.full(tokens, tokens, dtype=np.int64))
         self._received = received
 
-    def advance(self, rows, start):
+    def advance(self, rows, start, sink_share=None):
         seen = np.where(np.arange(rows.shape[2]) < start + rows.shape[1], rows, 0.0)
-        self._received += (seen / seen.sum(axis=-1, keepdims=True)).mean(axis=0).sum(axis=0)
+        mass = seen.sum(axis=-1) + (0.0 if sink_share is None else sink_share)
+        self._received += (seen / mass[:, :, None]).mean(axis=0).sum(axis=0)
 
 
 class _NoRecent(ScheduleChooser):

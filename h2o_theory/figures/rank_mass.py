@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from h2o_theory.errors import BadArgument
 from h2o_theory.figures.style import INK, MUTED, blank, log_numbers, styled
 from h2o_theory.figures.subject import Subject
 
@@ -25,9 +26,16 @@ def rank_mass_figure(analysis):
     Returns
     -------
     matplotlib.figure.Figure
+
+    Raises
+    ------
+    BadArgument
+        No position besides the sinks receives attention.
     """
     subject = Subject.of(analysis)
-    amounts = _amounts(analysis)
+    amounts = {panel: values for panel, values in _amounts(analysis).items() if values.any()}
+    if not amounts:
+        raise BadArgument("no position besides the sinks receives attention", where="tokens")
     figure = blank(
         "Accumulated attention by rank",
         "Each point is a position (left) or a word with all its occurrences (right); mean over "
@@ -63,7 +71,7 @@ def rank_mass_figure(analysis):
 def _amounts(analysis):
     survey, first = analysis.survey, analysis.survey.n_sink
     received = survey.received()
-    amounts = {_PANELS[0]: received[first:] if survey.tokens > first else received}
+    amounts = {_PANELS[0]: received[first:]}
     if analysis.words is not None and len(analysis.words.kinds):
         bare = np.where(np.arange(survey.tokens) >= first, received, 0)
         amounts[_PANELS[1]] = analysis.words.per_kind(bare)

@@ -141,7 +141,7 @@ def log_numbers(axis, high_over_low):
     else:
         steps = next(steps for most, steps in _LOG_STEPS if high_over_low < most)
         axis.set_major_locator(LogLocator(subs=steps))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -140,6 +140,14 @@ class LiveLayer:
                 unit.extend(key[heads, first:last], value[heads, first:last], start)
                 self.peak_bytes = max(self.peak_bytes, self.held_bytes())
                 chosen = grouped[heads, :, first:last]
+                if len(heads) == 1:
+                    unit.chooser.arrive(
+                        start,
+                        chosen[0],
+                        key[heads[0], first:last],
+                        value[heads[0], first:last],
+                        arithmetic.scaling,
+                    )
                 columns = [head * group + g for head in heads for g in range(group)]
                 sinks = None
                 if arithmetic.sinks is not None:
@@ -163,8 +171,8 @@ class LiveLayer:
         allowed = arrived & (positions >= lo[:, None])
         if unit.chooser.needs_rows:
             rows = self._scratch.rows(queries.shape[0] * queries.shape[1], stop - start)
-            _full_rows(logits, allowed, positions, rows)
-            unit.chooser.advance(rows, start)
+            share = _full_rows(logits, allowed, positions, sinks, rows)
+            unit.chooser.advance(rows, start, share)
         else:
             unit.chooser.advance(np.zeros((1, stop - start, 0)), start)
         seen = unit.chooser.visible(positions, start, stop) & allowed
@@ -177,17 +185,23 @@ class LiveLayer:
         return weights @ unit.values.float().unsqueeze(1)
 
 
-def _full_rows(logits, allowed, positions, rows):
+def _full_rows(logits, allowed, positions, sinks, rows):
     """Write rows [h G, B, T] proportional to the softmax, where a policy looks for them.
 
     Each row is scaled by its largest logit among what is held or arrives with the chunk; a
     policy sees it renormalised over S_t, so that the scale cancels. In float64 that is exact
-    unless all of S_t lies 700 below an entry evicted in the same chunk.
+    unless all of S_t lies 700 below an entry evicted in the same chunk. Returns what the sinks
+    [h, G] have in the same measure, float64 [h G, B], or None.
     """
     exact = logits.flatten(0, 1).double()
     exact.masked_fill_(torch.from_numpy(~allowed).to(exact.device), -torch.inf)
-    exact -= exact.amax(dim=-1, keepdim=True)
+    largest = exact.amax(dim=-1, keepdim=True)
+    exact -= largest
     _scatter(exact.exp_().cpu().numpy(), positions, rows)
+    if sinks is None:
+        return None
+    share = (sinks.double().flatten()[:, None] - largest[:, :, 0]).exp()
+    return np.ascontiguousarray(share.cpu().numpy())
 
 
 @njit(cache=True, nogil=True)

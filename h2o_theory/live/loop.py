@@ -158,7 +158,8 @@ def closed_loop(
         The first rows see everything; one cut follows them.
     positions : {"original", "slot"}
         Whether a key keeps its position in the text, or counts its place within the cache (as
-        StreamingLLM does): then keys are rotated anew for every query.
+        StreamingLLM does): then keys are rotated anew for every query. A policy that asks for
+        slots (``sink:positions=slot``) gets them.
     seed : int
     transform : callable (keys, values) -> (keys, values), optional
         Changes what enters the cache, such as :class:`~h2o_theory.live.quantise.Quantiser`.
@@ -185,6 +186,8 @@ def closed_loop(
     O(B T) for the one at work.
     """
     policy = check_policy_runs_live(policy)
+    if getattr(policy, "positions", "original") == "slot":
+        positions = "slot"
     budgets = resolve_budgets(policy, budget, tokens, prefill)
 
     def choosers(layer, kv_heads):

@@ -38,11 +38,12 @@ class MaskChooser(ScheduleChooser):
         self._mask, self._budget, self._totals = mask, budget, np.zeros(tokens)
         self._seen = None
 
-    def advance(self, rows, start):
+    def advance(self, rows, start, sink_share=None):
         """Choose the keys of the rows ``start .. start + B``."""
         stop = start + rows.shape[1]
         full = np.where(np.arange(rows.shape[2]) < stop, rows, 0.0)
-        mean = (full / full.sum(axis=-1, keepdims=True)).mean(axis=0)
+        mass = full.sum(axis=-1) + (0.0 if sink_share is None else sink_share)
+        mean = (full / mass[:, :, None]).mean(axis=0)
         self._seen = visible_keys(self._mask, self._budget, mean, start, self._totals, {})
 
     def visible(self, positions, start, stop):

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pandas as pd
 
+from h2o_theory.statistics import ratio_interval
+from h2o_theory.statistics.resample import LEAST
+
 __all__ = ["mean_interval", "paired_increase", "summarise"]
-
-STRETCHES, REPLICATES = 32, 1000
-
 
 def mean_interval(values, seed=0):
     """The mean of values along a text and its 95 % interval over 32 stretches of it.
@@ -21,15 +21,9 @@ def mean_interval(values, seed=0):
     tuple (mean, low, high)
     """
     values = np.asarray(values, dtype=np.float64)
-    mean = float(values.mean())
-    if len(values) < 2 * STRETCHES:
-        return mean, -math.inf, math.inf
-    parts = np.array_split(values, STRETCHES)
-    sums, counts = np.array([part.sum() for part in parts]), np.array([len(p) for p in parts])
-    drawn = np.random.default_rng(seed).integers(STRETCHES, size=(REPLICATES, STRETCHES))
-    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return mean, float(min(low, mean)), float(max(high, mean))
+    if len(values) < LEAST:
+        return float(values.mean()), -math.inf, math.inf
+    return tuple(ratio_interval(values, np.ones(len(values)), seed=seed))
 
 
 def paired_increase(losses, baseline):

@@ -1,9 +1,10 @@
 """The recorder: models loaded, and their attention captured into traces while they run."""
 
-from h2o_theory.recorder.capture import Recording, RecordingReport, record
+from h2o_theory.recorder.capture import record
 from h2o_theory.recorder.families import FAMILIES
 from h2o_theory.recorder.models import LoadedModel, load_model
 from h2o_theory.recorder.passes import Generation
+from h2o_theory.recorder.recording import Recording, RecordingReport
 from h2o_theory.recorder.text import plan_texts, record_text, record_texts
 
 __all__ = [

@@ -2,95 +2,21 @@
 
 import contextlib
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from h2o_theory.errors import BadArgument
-from h2o_theory.recorder.admission import check_kv_heads, check_layers, check_model
+from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.background import BackgroundWriter
 from h2o_theory.recorder.destinations import Destinations
-from h2o_theory.recorder.models import DTYPES, LoadedModel
-from h2o_theory.recorder.plan import geometry, planned_spec
+from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.recorder.plan import planned_spec
 from h2o_theory.recorder.provenance import describe_sequence
+from h2o_theory.recorder.recording import Recording, report_of
 from h2o_theory.recorder.registration import intercepted
-from h2o_theory.recorder.selfcheck import TOLERANCE
-from h2o_theory.recorder.session import Session, Settings
+from h2o_theory.recorder.session import Session
+from h2o_theory.recorder.settings import CHECK_ROWS, check_arguments, choose_settings
 
-__all__ = ["STORES", "Recording", "RecordingReport", "choose_settings", "record"]
-
-STORES = ("qkv", "qk", "attention")
-
-CHECK_ROWS = 4
-"""Rows recomputed per call and layer: with 4, under 2 % of a forward pass over 512 tokens."""
-
-
-@dataclass(frozen=True)
-class RecordingReport:
-    """What a finished recording holds and how well it was verified.
-
-    Attributes
-    ----------
-    sequences : int
-        One, or the number of sequences of the batch.
-    rows : int
-        Query rows of each layer: the tokens of all sequences, padding not counted.
-    layers : tuple of int
-    bytes : int
-        Size of the trace on disk.
-    check_error : dict of int to float
-        Layer -> largest relative error of an attention output recomputed from the captured
-        tensors, which are the stored ones unless another dtype was asked for.
-    storage_error : dict of int to float
-        The same, recomputed from tensors rounded to a storage dtype other than the model's;
-        empty otherwise.
-    checked_rows : int
-        Rows recomputed, all layers together, each for every query head.
-    tolerance : float
-        The relative error that would have been refused.
-    seconds : float
-        Wall time of the with-block, the model's own work and the writing included.
-    """
-
-    sequences: int
-    rows: int
-    layers: tuple
-    bytes: int
-    check_error: dict
-    storage_error: dict
-    checked_rows: int
-    tolerance: float
-    seconds: float
-
-    def __str__(self):
-        worst = max(self.check_error.values())
-        of = f" of {self.sequences} sequences" if self.sequences > 1 else ""
-        return (
-            f"recorded {self.rows} tokens{of} in {len(self.layers)} layers, "
-            f"{self.bytes / 1e6:.1f} MB, in {self.seconds:.1f} s; {self.checked_rows} rows "
-            f"recomputed, largest relative error {worst:.1e} (accepted: {self.tolerance:g})"
-        )
-
-
-class Recording:
-    """What ``record`` yields.
-
-    Attributes
-    ----------
-    path : Path
-        Where the trace is once the block has ended; of a batch, the folder of its traces.
-    paths : tuple of Path
-        The trace of each sequence; empty while the block lasts.
-    report : RecordingReport or None
-        None until then.
-    """
-
-    def __init__(self, path):
-        self.path, self.paths, self.report = path, (), None
-
-    def __repr__(self):
-        state = "recording" if self.report is None else f"{self.report.rows} rows"
-        return f"<Recording {self.path}: {state}>"
+__all__ = ["record"]
 
 
 @contextlib.contextmanager
@@ -198,7 +124,10 @@ def record(
         tokenizer = tokenizer or model.tokenizer
         provenance = {**model.provenance(), **(provenance or {})}
         model = model.model
-    _check_arguments(store, dtype, self_check_rows, token_strings, tokenizer)
+    check_arguments(
+        store=store, dtype=dtype, self_check_rows=self_check_rows, token_strings=token_strings,
+        tokenizer=tokenizer, tokens=tokens, prompt_length=prompt_length,
+    )  # fmt: skip
     modules = check_model(model)
     settings = choose_settings(
         model, layers=layers, kv_heads=kv_heads, store=store, dtype=dtype,
@@ -224,94 +153,7 @@ def record(
             tokenizer=tokenizer if token_strings else None,
         )  # fmt: skip
         recording.paths = destinations.commit(map(describe, range(len(session.sequences))))
-    recording.report = _report(recording.paths, session, time.perf_counter() - started)
-
-
-def _report(paths, session, seconds):
-    checks = [sequence.checks for sequence in session.sequences]
-    return RecordingReport(
-        sequences=len(checks),
-        rows=sum(len(sequence.token_ids) for sequence in session.sequences),
-        layers=session.settings.layers,
-        bytes=sum(file.stat().st_size for path in paths for file in path.iterdir()),
-        check_error=_largest(check.errors for check in checks),
-        storage_error=_largest(check.storage_errors for check in checks),
-        checked_rows=sum(check.rows for check in checks),
-        tolerance=TOLERANCE[session.settings.model_dtype],
-        seconds=seconds,
-    )
-
-
-def _largest(errors):
-    """Layer -> largest error over several sequences."""
-    largest = {}
-    for of_sequence in errors:
-        for layer, error in of_sequence.items():
-            largest[layer] = max(error, largest.get(layer, 0.0))
-    return dict(sorted(largest.items()))
-
-
-def _check_arguments(store, dtype, self_check_rows, token_strings, tokenizer):
-    if store not in STORES:
-        raise BadArgument("unknown content", where="store", got=store, expected=" or ".join(STORES))
-    if dtype not in ("model", *DTYPES):
-        raise BadArgument(
-            "unknown dtype", where="dtype", got=dtype, expected=" or ".join(("model", *DTYPES))
-        )
-    if not isinstance(self_check_rows, int) or self_check_rows < 1:
-        raise BadArgument(
-            "at least one row must be checked",
-            where="self_check_rows",
-            got=self_check_rows,
-            expected="an integer from 1",
-        )
-    if token_strings and tokenizer is None:
-        raise BadArgument(
-            "token strings need a tokenizer", where="token_strings", hint="Pass tokenizer="
-        )
-
-
-def choose_settings(
-    model,
-    *,
-    layers=None,
-    kv_heads=None,
-    store="qkv",
-    dtype="model",
-    check_rows=CHECK_ROWS,
-    progress=None,
-    expected=None,
-):
-    """The :class:`Settings` of a recording, every choice checked against the model.
-
-    Raises
-    ------
-    BadArgument, OutOfRange
-    """
-    own = str(model.dtype).removeprefix("torch.")
-    if own not in DTYPES:
-        raise BadArgument(
-            "the model's dtype cannot be recorded",
-            where="model",
-            got=own,
-            expected=" or ".join(DTYPES),
-        )
-    if dtype == "model":
-        dtype = "float32" if store == "attention" else own
-    generation = getattr(model, "generation_config", None)
-    ends = getattr(generation, "eos_token_id", None)
-    return Settings(
-        layers=check_layers(layers, model.config.num_hidden_layers),
-        kv_heads=check_kv_heads(kv_heads, geometry(model.config).kv_heads),
-        store=store,
-        model_dtype=own,
-        dtype=dtype,
-        check_rows=check_rows,
-        end_tokens=frozenset([ends] if isinstance(ends, int) else ends or ()),
-        padding=getattr(generation, "pad_token_id", None),
-        progress=progress,
-        expected=expected,
-    )
+    recording.report = report_of(recording.paths, session, time.perf_counter() - started)
 
 
 @contextlib.contextmanager

@@ -2,55 +2,19 @@
 
 import contextlib
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder.call import Call, arithmetic_of, cut, refuse_options
+from h2o_theory.recorder.history import History
 from h2o_theory.recorder.placement import ONE_SEQUENCE, place
 from h2o_theory.recorder.sequence import Sequence
 from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
 
-__all__ = ["Session", "Settings"]
-
-ANCHORS = 8
-"""Latest earlier keys compared with the KV cache on each call, besides the very first."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to store and how strictly to check it.
-
-    Attributes
-    ----------
-    layers, kv_heads : tuple of int
-    store : {"qkv", "qk", "attention"}
-    model_dtype, dtype : str
-        Dtype of the model's tensors and of the stored ones.
-    check_rows : int
-        Rows recomputed per call and layer.
-    end_tokens : frozenset of int
-        Token ids that end a generated sequence.
-    padding : int or None
-        The token id that generation feeds to a sequence that has ended.
-    progress : callable (done, total, label) or None
-    expected : int or None
-        Tokens there will be, generated ones included, where that is known.
-    """
-
-    layers: tuple
-    kv_heads: tuple
-    store: str
-    model_dtype: str
-    dtype: str
-    check_rows: int
-    end_tokens: frozenset = frozenset()
-    padding: int | None = None
-    progress: object = None
-    expected: int | None = None
-
+__all__ = ["Session"]
 
 class Session:
     """Collects a batch of sequences, in one forward pass or several with a growing KV cache.
@@ -85,7 +49,7 @@ class Session:
         self._ids, self._own, self._ended = None, None, None
         self._earlier = None
         self._reached = dict.fromkeys(settings.layers, 0)
-        self._anchors, self._placed = {}, {}
+        self._history, self._placed = History(), {}
         self._failure = None
 
     @contextlib.contextmanager
@@ -134,7 +98,7 @@ class Session:
             return
         for index, sequence in enumerate(self.sequences):
             ended = sequence.token_ids and sequence.token_ids[-1] in self.settings.end_tokens
-            if ended and self._ids[index, 0] == self.settings.padding:
+            if ended and self._ids[index, 0] in self.settings.padding:
                 self._ended[index] = True
 
     def check_call(self, layer, query, key, inner, options):
@@ -178,7 +142,7 @@ class Session:
             query, key, value, output = (part.detach() for part in (*tensors, output))
             arithmetic = arithmetic_of(options)
             offset, placed = self._place(layer, query, key, mask, inner, causal, arithmetic.window)
-            self._check_history(layer, key, offset)
+            self._history.check(layer, key, offset, sum(self.pass_lengths))
             heads = _Heads(self.settings.kv_heads, query.shape[1], key.shape[1])
             if arithmetic.sinks is not None:
                 arithmetic = replace(arithmetic, sinks=cut(arithmetic.sinks, heads.q, 0))
@@ -271,28 +235,6 @@ class Session:
                 got=f"{spec} in {dtype}",
                 expected=f"{known} in {self.settings.model_dtype}",
             )
-
-    def _check_history(self, layer, key, offset):
-        """The first and the latest earlier keys must still be what was captured, bit for bit.
-
-        Keys that a sliding cache has dropped, those before ``offset``, are not compared.
-        """
-        stop = sum(self.pass_lengths)
-        if self._reached[layer]:
-            positions, keys = self._anchors[layer]
-            at_hand = positions >= offset
-            now = key[:, :, positions[at_hand] - offset]
-            then = keys[:, :, np.flatnonzero(at_hand)]
-            if not bool(((now == then) | (then != then)).all()):
-                raise RecordingRefused(
-                    "the KV cache changed keys that are already recorded",
-                    where=f"layer {layer}",
-                    hint="Record the finished sequence again in one forward pass",
-                )
-        positions = np.arange(max(offset, stop - ANCHORS), stop)
-        if offset == 0 and positions[0] > 0:
-            positions = np.concatenate([[0], positions])
-        self._anchors[layer] = positions, key[:, :, positions - offset]
 
     def _tell_progress(self):
         if self.settings.progress is None:

@@ -2,16 +2,18 @@
 
 from pathlib import Path
 
-from h2o_theory.errors import BadArgument, OutputExists, TextError
+from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.recorder.admission import check_model
-from h2o_theory.recorder.capture import choose_settings, record
+from h2o_theory.recorder.capture import record
 from h2o_theory.recorder.destinations import sequence_folder
+from h2o_theory.recorder.encode import encode, encode_all
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.passes import check_chunk, generate, prefill
 from h2o_theory.recorder.plan import planned_spec
+from h2o_theory.recorder.settings import choose_settings
 from h2o_theory.trace import open_trace, require_room
 
-__all__ = ["encode", "plan_texts", "record_text", "record_texts"]
+__all__ = ["plan_texts", "record_text", "record_texts"]
 
 
 def record_text(
@@ -112,7 +114,7 @@ def record_texts(
         is checked, before the first is recorded.
     """
     tokenizer = _tokenizer(model, tokenizer)
-    sequences = _encode_all(tokenizer, texts, tokens, name)
+    sequences = encode_all(tokenizer, texts, tokens, name)
     if not resume and sequence_folder(out, 0).parent.exists():
         raise OutputExists(
             "the output exists",
@@ -166,46 +168,8 @@ def plan_texts(
     if not several:
         sequences = [encode(tokenizer, texts[0], tokens, name)]
     else:
-        sequences = _encode_all(tokenizer, texts, tokens, name)
+        sequences = encode_all(tokenizer, texts, tokens, name)
     return _plans(model, sequences, generation, options)
-
-
-def encode(tokenizer, text, tokens=None, name="text", *, exact=True):
-    """The first token ids of a text, the start token included if the tokenizer adds one.
-
-    Raises
-    ------
-    TextError
-        If the text is empty or, with ``exact``, too short; says how many tokens it has.
-    BadArgument
-        If ``tokens`` is not a positive integer.
-    """
-    if not isinstance(text, str) or not text.strip():
-        raise TextError("the text is empty", where=name, expected="prose")
-    if tokens is not None and (isinstance(tokens, bool) or not hasattr(tokens, "__index__")):
-        raise BadArgument("tokens must be an integer", where="tokens", got=tokens)
-    if tokens is not None and tokens < 1:
-        raise BadArgument("at least one token is needed", where="tokens", got=tokens)
-    # verbose=False: the text may exceed the model's context, only its first tokens are used.
-    ids = tokenizer(text, verbose=False)["input_ids"]
-    if exact and tokens is not None and len(ids) < tokens:
-        raise TextError(
-            "the text is shorter than the tokens asked for",
-            where=name,
-            got=f"{len(ids)} tokens",
-            expected=f"at least {tokens}",
-            hint="Use a longer text or ask for fewer tokens",
-        )
-    return ids if tokens is None else ids[:tokens]
-
-
-def _encode_all(tokenizer, texts, tokens, name):
-    if not texts:
-        raise TextError("there is no text", where=name, expected="at least one")
-    return [
-        encode(tokenizer, text, tokens, f"{name}, text {index + 1}", exact=False)
-        for index, text in enumerate(texts)
-    ]
 
 
 def _record_ids(model, ids, out, source, tokenizer, chunk, generation, options):

@@ -20,9 +20,10 @@ def summary_table(results):
     Returns
     -------
     DataFrame
-        policy, budget, budget_tokens, heads, mean_ratio, median_ratio, worst_ratio (all of the
-        approximation ratio J / J(OPT) over heads), lost_mass_ratio (pooled: the mass all heads
-        lose over the mass OPT loses on them), retained_mass, output_error, kl (means over heads).
+        policy, budget, budget_tokens (the mean over heads where a matrix gave each its own),
+        heads, mean_ratio, median_ratio, worst_ratio (all of the approximation ratio J / J(OPT)
+        over heads), lost_mass_ratio (pooled: the mass all heads lose over the mass OPT loses on
+        them), retained_mass, output_error, kl (means over heads).
         References such as ``full`` carry no ratio.
 
     Raises
@@ -35,14 +36,15 @@ def summary_table(results):
     labelled["lost"] = labelled.n_rows * (1 - labelled.retained_mass)
     labelled["lost_least"] = labelled.n_rows * (1 - labelled.optimum_mass)
     lines = []
-    for (budget_tokens, _), rows in labelled.groupby(["budget_tokens", "series"], sort=False):
+    for (budget, _), rows in labelled.groupby(["budget", "series"], sort=False):
+        tokens = rows.budget_tokens
         ratio, least = rows.approximation_ratio, rows.lost_least.sum()
         compared = ratio.notna().any() and least > 1e-9 * rows.n_rows.sum()
         lines.append(
             {
                 "policy": rows.series.iloc[0],
-                "budget": rows.budget.iloc[0],
-                "budget_tokens": budget_tokens,
+                "budget": budget,
+                "budget_tokens": tokens.iloc[0] if tokens.nunique() == 1 else tokens.mean(),
                 "heads": len(rows[HEAD].drop_duplicates()),
                 "mean_ratio": ratio.mean(),
                 "median_ratio": ratio.median(),

@@ -1,6 +1,7 @@
 """Statistics on plain arrays: concentration, power laws, rank correlation, intervals, survival."""
 
 from h2o_theory.statistics.concentration import (
+    concentration_profile,
     effective_support,
     entropy,
     gini,
@@ -35,6 +36,7 @@ __all__ = [
     "PowerLaw",
     "block_draws",
     "compare_laws",
+    "concentration_profile",
     "effective_support",
     "entropy",
     "fit_power_law",

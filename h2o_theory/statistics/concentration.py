@@ -6,7 +6,15 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument, NotEnoughData
 
-__all__ = ["effective_support", "entropy", "gini", "support_for", "top_count", "top_share"]
+__all__ = [
+    "concentration_profile",
+    "effective_support",
+    "entropy",
+    "gini",
+    "support_for",
+    "top_count",
+    "top_share",
+]
 
 
 def top_count(share, entries):
@@ -56,7 +64,10 @@ def gini(amounts):
     array [...]
         O(n log n) a row.
     """
-    ordered = np.sort(_usable(amounts), axis=-1)
+    return _gini(np.sort(_usable(amounts), axis=-1))
+
+
+def _gini(ordered):
     n = ordered.shape[-1]
     weighted = ordered @ np.arange(1, n + 1, dtype=float)
     return 2 * weighted / (n * ordered.sum(axis=-1)) - (n + 1) / n
@@ -70,7 +81,10 @@ def entropy(amounts):
     array [...]
         0 if one entry has all, ln n for equal amounts.
     """
-    amounts = _usable(amounts)
+    return _entropy(_usable(amounts))
+
+
+def _entropy(amounts):
     p = amounts / amounts.sum(axis=-1, keepdims=True)
     return -(p * np.log(p, out=np.zeros_like(p), where=p > 0)).sum(axis=-1)
 
@@ -78,6 +92,33 @@ def entropy(amounts):
 def effective_support(amounts):
     """Exponential of the entropy: the number of equal entries that would be as spread out."""
     return np.exp(entropy(amounts))
+
+
+def concentration_profile(amounts, shares):
+    """Every measure of concentration at once, from one check and one sort of the amounts.
+
+    Parameters
+    ----------
+    amounts : array [..., n]
+    shares : sequence of float
+        For :func:`top_share`.
+
+    Returns
+    -------
+    dict
+        ``top S% share`` for each share, ``Gini``, ``entropy`` and ``effective support``, each an
+        array [...]. O(n log n) a row.
+    """
+    ordered = np.sort(_usable(amounts), axis=-1)
+    n, total = ordered.shape[-1], ordered.sum(axis=-1)
+    found = {
+        f"top {share:.0%} share": ordered[..., n - top_count(share, n) :].sum(axis=-1) / total
+        for share in shares
+    }
+    spread = _entropy(ordered)
+    return found | {
+        "Gini": _gini(ordered), "entropy": spread, "effective support": np.exp(spread)
+    }  # fmt: skip
 
 
 def support_for(amounts, mass):

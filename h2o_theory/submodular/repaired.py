@@ -1,10 +1,11 @@
 r"""What follows from measured conditions.
 
 Lemma D.29 of the H2O paper starts its induction with v_t >= c_t "by monotonicity"; but the swap
-gives up an entry, so R_t does not contain R_{t-1}, and the step holds only for a rule that may
-give up the newcomer and follows f itself. It then needs O_t not to grow, where condition D.28
-says that it does not shrink. Lemma D.30 bounds f~ - f from one side and uses the other too. The
-repaired statement takes the loss of each swap, the growth of O_t and both sides as they are.
+gives up an entry, so R_t need not contain R_{t-1}. The step does hold for a rule that may give up
+the newcomer and follows f itself. The proof then needs a limit on how fast O_t grows, where
+condition D.28 limits how fast it falls. Lemma D.30 bounds f~ - f from one side and uses the other
+too. The repaired statement takes the loss of each swap, the growth of O_t and both sides as they
+are.
 """
 
 import numpy as np
