@@ -169,8 +169,9 @@ def thm_4_4():
         "assumed where the cache fills. The constants leave room: (1 - alpha/(10n))^(2n) >= "
         "1 - alpha/5 and 2n eps0 = beta/5.",
         f"{tried} runs on attention matrices with entries in halves, n = 3, 4, .. and k <= 2, up "
-        f"to the first on which every tie-break fails; the repair on {checked} runs, and on {random_runs} random runs with f~ from rows renormalised over "
-        "the cache; measured as in def-D.25",
+        f"to the first on which every tie-break fails; the repair on {checked} runs, and on "
+        f"{random_runs} random runs with f~ from rows renormalised over the cache; measured as in "
+        "def-D.25",
         {"measured on recorded heads": _on_recordings()},
         printed,
         remedy_holds,
