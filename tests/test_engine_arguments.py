@@ -44,8 +44,18 @@ BAD = {
     "half a row": ({"prefill": 1.5}, ht.errors.OutOfRange),
     "workers": ({"workers": 0}, ht.errors.BadArgument),
     "half a worker": ({"workers": 1.5}, ht.errors.BadArgument),
+    "a number for a list": ({"kv_heads": 1}, ht.errors.BadArgument),
+    "text for a list": ({"layers": "14"}, ht.errors.BadArgument),
+    "seed below 0": ({"seed": -1}, ht.errors.BadArgument),
+    "seed of text": ({"seed": "x"}, ht.errors.BadArgument),
 }
-NOT_TAKEN = {"survey": {"kv_heads", "prefill"}, "guarantee": {"workers"}}
+NOT_TAKEN = {
+    "survey": {"kv_heads", "prefill", "seed"},
+    "guarantee": {"workers"},
+    "certified_optimum": {"seed"},
+    "certified_interval": {"seed"},
+    "masks": {"seed"},
+}
 
 
 @pytest.mark.parametrize(
@@ -72,3 +82,18 @@ def test_heads_are_chosen_once_and_in_order(trace):
 def test_whole_numbers_of_any_kind_are_taken():
     assert checked_prefill(np.int64(3), 4) == 3 and thread_count(np.int32(2)) == 2
     assert thread_count(None) >= 1
+
+
+@pytest.mark.parametrize("budgets", [np.int64(3), np.array([3, 5]), (3, "5"), "3,5"])
+def test_budgets_of_any_kind_are_taken(trace, budgets):
+    replayed = ht.replay(trace, "recent", budgets, layers=[1], kv_heads=[0])
+    bounded = ht.certified_interval(trace, budgets, layers=[1], kv_heads=[0])
+    assert replayed.budget_tokens.tolist() == bounded.budget_tokens.tolist()
+    assert replayed.budget_tokens.tolist() in ([3], [3, 5])
+
+
+@pytest.mark.parametrize("budgets", [None, [], np.array([]), True, 2.5, np.float64(2.5)])
+def test_what_is_no_budget_is_refused(trace, budgets):
+    for function, name in ((ht.replay, "recent"), (replay_masks, "topk")):
+        with pytest.raises(ht.errors.BadBudget):
+            function(trace, name, budgets)

@@ -1,6 +1,6 @@
 """What a replay is to do on each kv_head, checked and resolved before any work starts."""
 
-from h2o_theory.engine.arguments import checked_prefill, chosen_heads
+from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_heads
 from h2o_theory.engine.budgets import resolve_budgets
 from h2o_theory.engine.head import Task
 from h2o_theory.engine.tensors import check_tensors
@@ -36,7 +36,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
     UnknownPolicy, BadBudget, OutOfRange, BadArgument
     """
     policies = check_policies(policies)
-    prefill = checked_prefill(prefill, trace.tokens)
+    prefill, seed = checked_prefill(prefill, trace.tokens), checked_seed(seed)
     if not optimum and any(policy.name == "optimum" for policy in policies):
         raise BadArgument(
             "the policy optimum cannot run without the optimum",
