@@ -153,7 +153,8 @@ def record(
             tokenizer=tokenizer if token_strings else None,
         )  # fmt: skip
         recording.paths = destinations.commit(map(describe, range(len(session.sequences))))
-    recording.report = report_of(recording.paths, session, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    recording.report = report_of(recording.paths, session, seconds, destinations.kept)
 
 
 @contextlib.contextmanager
