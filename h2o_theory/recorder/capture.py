@@ -80,7 +80,7 @@ def record(
     prompt_length : int, optional
         Tokens that were given rather than generated; those of the first pass by default.
     generation : dict, optional
-        How further tokens are chosen, noted in the trace: ``method``, ``seed``, ...
+        How further tokens are chosen, noted in the trace, as ``Generation.describe()`` gives it.
     tokenizer : transformers tokenizer, optional
         Needed for ``token_strings``; that of a LoadedModel by default.
     text : dict, optional

@@ -151,7 +151,7 @@ def _checked(trace, prefill, layers, kv_heads, workers):
         raise BadArgument(
             "transforms need queries and keys, and the trace holds attention alone",
             where=trace.name,
-            hint="Record with --what qkv",
+            hint="Record with --what qkv (store='qkv')",
         )
     if not 0 <= prefill < trace.tokens:
         raise OutOfRange(
