@@ -1,7 +1,6 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.compiling import compile_policies
@@ -120,16 +119,14 @@ def replay(
     first = tasks[heads[0]]
     compile_policies([task.policy for task in first], progress)
     layers = sorted({layer for layer, _ in heads})
-    # One thread of matrix products each: more would compete, and sums could depend on how many.
-    with threadpool_limits(1, user_api="blas"):
-        shared = decide_shared(trace, layers, first, threads, progress)
-        results = in_threads(
-            lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
-            heads,
-            threads,
-            progress,
-            "replay",
-        )
+    shared = decide_shared(trace, layers, first, threads, progress)
+    results = in_threads(
+        lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
+        heads,
+        threads,
+        progress,
+        "replay",
+    )
     return results_table(trace, [record for records in results for record in records])
 
 
