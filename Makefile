@@ -1,7 +1,7 @@
 # make demo   record a real pretrained model, replay all policies, write a report
 # make test   run all tests
 # make checks execute every statement of the paper, the slow ones too
-# make lint   check style and types of imports
+# make lint   check style and order of imports
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
