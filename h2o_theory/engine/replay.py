@@ -119,10 +119,10 @@ def replay(
     tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
     first = tasks[heads[0]]
     compile_policies([task.policy for task in first], progress)
-    layers = sorted({layer for layer, _ in heads})
     # One thread of matrix products each: more would compete, and sums could depend on how many.
     with threadpool_limits(1, user_api="blas"):
-        shared = decide_shared(trace, layers, first, threads, progress)
+        by_layer = {layer: own for (layer, _), own in tasks.items()}
+        shared = decide_shared(trace, by_layer, threads, progress)
         results = in_threads(
             lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
             heads,

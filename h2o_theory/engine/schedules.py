@@ -59,8 +59,8 @@ def schedules(
         raise BadArgument("one budget is needed", where="budget", got=len(first), expected=1)
     compile_policies([first[0].policy], progress)
     with threadpool_limits(1, user_api="blas"):
-        layers = sorted({layer for layer, _ in heads})
-        shared = decide_shared(trace, layers, first, threads, progress)
+        by_layer = {layer: own for (layer, _), own in tasks.items()}
+        shared = decide_shared(trace, by_layer, threads, progress)
         found = in_threads(
             lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
             heads,
