@@ -4,7 +4,7 @@ from pathlib import Path
 
 from h2o_theory.cli.common import integers, say, shown_progress
 from h2o_theory.errors import BadArgument
-from h2o_theory.report import refuse_existing
+from h2o_theory.trace import require_free
 
 __all__ = ["add_parser"]
 
@@ -98,8 +98,14 @@ def _add_trace_options(group):
     group.add_argument(
         "--token-strings", action="store_true", help="store the text's tokens, not only their ids"
     )
-    group.add_argument("--overwrite", action="store_true", help="replace an existing trace")
-    group.add_argument("--resume", action="store_true", help="go on with an unfinished recording")
+    group.add_argument(
+        "--overwrite", action="store_true", help="replace an existing trace, at the very end"
+    )
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an unfinished recording, or with the texts that have no trace yet",
+    )
 
 
 def run(arguments):
@@ -115,8 +121,8 @@ def run(arguments):
             where="--overwrite",
             hint="Delete the folder or choose another",
         )
-    if not arguments.resume:
-        refuse_existing(arguments.out, arguments.overwrite)
+    if not (several and arguments.resume):
+        require_free(arguments.out, overwrite=arguments.overwrite, resume=arguments.resume)
     name = Path(arguments.text).name
     what = {
         "layers": integers(arguments.layers, "--layers"),

@@ -1,7 +1,6 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.compiling import compile_policies
@@ -119,17 +118,15 @@ def replay(
     tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
     first = tasks[heads[0]]
     compile_policies([task.policy for task in first], progress)
-    # One thread of matrix products each: more would compete, and sums could depend on how many.
-    with threadpool_limits(1, user_api="blas"):
-        by_layer = {layer: own for (layer, _), own in tasks.items()}
-        shared = decide_shared(trace, by_layer, threads, progress)
-        results = in_threads(
-            lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
-            heads,
-            threads,
-            progress,
-            "replay",
-        )
+    by_layer = {layer: own for (layer, _), own in tasks.items()}
+    shared = decide_shared(trace, by_layer, threads, progress)
+    results = in_threads(
+        lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
+        heads,
+        threads,
+        progress,
+        "replay",
+    )
     return results_table(trace, [record for records in results for record in records])
 
 

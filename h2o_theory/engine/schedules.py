@@ -1,7 +1,5 @@
 """The schedules of one policy, for whoever measures something else than a replay does."""
 
-from threadpoolctl import threadpool_limits
-
 from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import head_schedules
@@ -58,14 +56,13 @@ def schedules(
     if len(first) != 1:
         raise BadArgument("one budget is needed", where="budget", got=len(first), expected=1)
     compile_policies([first[0].policy], progress)
-    with threadpool_limits(1, user_api="blas"):
-        by_layer = {layer: own for (layer, _), own in tasks.items()}
-        shared = decide_shared(trace, by_layer, threads, progress)
-        found = in_threads(
-            lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
-            heads,
-            threads,
-            progress,
-            "schedules",
-        )
+    by_layer = {layer: own for (layer, _), own in tasks.items()}
+    shared = decide_shared(trace, by_layer, threads, progress)
+    found = in_threads(
+        lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
+        heads,
+        threads,
+        progress,
+        "schedules",
+    )
     return dict(zip(heads, found, strict=True))

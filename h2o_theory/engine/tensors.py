@@ -37,7 +37,7 @@ def check_tensors(trace, layers, policies):
                 raise BadArgument(
                     f"the policy needs {' and '.join(missing)}, which the trace does not hold",
                     where=f"{policy.name} on {trace.name}, layer {layer}",
-                    hint="Record the model's queries, keys and values (store='qkv')",
+                    hint="Record with --what qkv (store='qkv')",
                 )
             if "unrotated" in needed and rotary_of(trace, layer) is None and counts_slots(policy):
                 raise BadArgument(

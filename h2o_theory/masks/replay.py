@@ -123,7 +123,7 @@ def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
                     "the mask needs queries and keys, and the trace holds attention alone",
                     where=mask.name,
                     got=trace.name,
-                    hint="Record with --what qkv, or choose strided, fixed or topk",
+                    hint="Record with --what qkv (store='qkv'), or choose strided, fixed or topk",
                 )
     asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
     return masks, heads, asked, threads

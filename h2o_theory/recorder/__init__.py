@@ -5,7 +5,8 @@ from h2o_theory.recorder.families import FAMILIES
 from h2o_theory.recorder.models import LoadedModel, load_model
 from h2o_theory.recorder.passes import Generation
 from h2o_theory.recorder.recording import Recording, RecordingReport
-from h2o_theory.recorder.text import plan_texts, record_text, record_texts
+from h2o_theory.recorder.text import record_text, record_texts
+from h2o_theory.recorder.text_plans import plan_texts
 
 __all__ = [
     "FAMILIES",

@@ -80,7 +80,7 @@ def record(
     prompt_length : int, optional
         Tokens that were given rather than generated; those of the first pass by default.
     generation : dict, optional
-        How further tokens are chosen, noted in the trace: ``method``, ``seed``, ...
+        How further tokens are chosen, noted in the trace, as ``Generation.describe()`` gives it.
     tokenizer : transformers tokenizer, optional
         Needed for ``token_strings``; that of a LoadedModel by default.
     text : dict, optional
@@ -153,7 +153,8 @@ def record(
             tokenizer=tokenizer if token_strings else None,
         )  # fmt: skip
         recording.paths = destinations.commit(map(describe, range(len(session.sequences))))
-    recording.report = report_of(recording.paths, session, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    recording.report = report_of(recording.paths, session, seconds, destinations.kept)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,12 @@ __all__ = ["read_text", "read_texts"]
 
 
 def read_text(path):
-    """The contents of a text file; raises TextError if it is missing, not UTF-8 or empty."""
+    """The contents of a text file, without a byte order mark.
+
+    Raises TextError if the file is missing, not UTF-8 or empty.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise TextError(
             "the text cannot be read",
@@ -50,7 +53,8 @@ def read_texts(path, field=None):
     """
     lines = [
         (number, line)
-        for number, line in enumerate(read_text(path).splitlines(), start=1)
+        # Not splitlines: U+2028 and its like may stand inside a JSON string.
+        for number, line in enumerate(read_text(path).split("\n"), start=1)
         if line.strip()
     ]
     if field is None:

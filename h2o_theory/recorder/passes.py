@@ -1,5 +1,7 @@
 """Running a model over a sequence: in one pass, in chunks, and on into generated tokens."""
 
+import math
+import sys
 from dataclasses import asdict, dataclass
 from inspect import signature
 
@@ -7,6 +9,9 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.dependencies import require
 
 __all__ = ["Generation", "check_chunk", "generate", "prefill"]
+
+TINY = sys.float_info.min
+"""The smallest normal number: what is "above 0"."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,11 @@ class Generation:
         Share of the probability to sample from.
     seed : int
         Of the sampling.
+
+    Raises
+    ------
+    BadArgument
+        If a number is out of range.
     """
 
     new_tokens: int
@@ -31,13 +41,16 @@ class Generation:
     seed: int = 0
 
     def __post_init__(self):
-        for name, wrong, expected in (
-            ("new_tokens", self.new_tokens < 1, "at least 1"),
-            ("temperature", self.temperature is not None and not self.temperature > 0, "above 0"),
-            ("top_p", self.top_p is not None and not 0 < self.top_p <= 1, "above 0, at most 1"),
+        for name, kind, lowest, highest, expected in (
+            ("new_tokens", int, 1, math.inf, "an integer from 1"),
+            ("temperature", (int, float), TINY, sys.float_info.max, "a number above 0"),
+            ("top_p", (int, float), TINY, 1, "a number above 0, at most 1"),
+            ("seed", int, 0, 2**63 - 1, "an integer from 0, below 2^63"),
         ):
-            if wrong:
-                got = getattr(self, name)
+            got = getattr(self, name)
+            if got is None and name in ("temperature", "top_p"):
+                continue
+            if isinstance(got, bool) or not isinstance(got, kind) or not lowest <= got <= highest:
                 raise BadArgument(f"{name} is out of range", where=name, got=got, expected=expected)
 
     @property

@@ -26,7 +26,7 @@ def geometry(config):
     return Geometry(q_heads, kv_heads, head_dim)
 
 
-def planned_spec(config, settings, tokens):
+def planned_spec(config, settings, tokens, **details):
     """The spec of a sequence that is about to be recorded, as far as its size depends on it.
 
     Parameters
@@ -35,6 +35,8 @@ def planned_spec(config, settings, tokens):
     settings : Settings
     tokens : int or None
         Length of the sequence; None if it is not known beforehand.
+    **details
+        What else is known of the spec, such as ``token_ids``.
 
     Returns
     -------
@@ -56,4 +58,4 @@ def planned_spec(config, settings, tokens):
         for layer in settings.layers
     )
     content = "attention" if settings.store == "attention" else "qkv"
-    return TraceSpec(tokens=tokens, layers=layers, content=content, dtype=settings.dtype)
+    return TraceSpec(tokens, layers, content, settings.dtype, **details)

@@ -9,7 +9,19 @@ from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.registration import NAME
 from h2o_theory.trace import TraceSpec
 
-__all__ = ["describe_sequence"]
+__all__ = ["describe_model", "describe_sequence"]
+
+
+def describe_model(model, inner, dtype):
+    """What is found in a model of its origin, with its attention implementation and dtype."""
+    return {
+        "id": _model_id(model.config),
+        "family": model.config.model_type,
+        "revision": getattr(model.config, "_commit_hash", None) or "",
+        "dtype": dtype,
+        "attention": inner,
+        "rope": _rope(model.config),
+    }
 
 
 def describe_sequence(
@@ -39,14 +51,6 @@ def describe_sequence(
     TraceSpec
     """
     settings, sequence = session.settings, session.sequences[index]
-    found = {
-        "id": _model_id(model.config),
-        "family": model.config.model_type,
-        "revision": getattr(model.config, "_commit_hash", None) or "",
-        "dtype": settings.model_dtype,
-        "attention": inner,
-        "rope": _rope(model.config),
-    }
     if len(session.sequences) > 1:
         text = {**text, "sequence": index, "sequences": len(session.sequences)}
     strings = None
@@ -57,7 +61,7 @@ def describe_sequence(
         layers=tuple(session.layer_specs[layer] for layer in settings.layers),
         content="attention" if settings.store == "attention" else "qkv",
         dtype=settings.dtype,
-        model={**found, **provenance},
+        model={**describe_model(model, inner, settings.model_dtype), **provenance},
         token_ids=tuple(sequence.token_ids),
         token_strings=strings,
         text=text,

@@ -32,6 +32,8 @@ class RecordingReport:
         The relative error that would have been refused.
     seconds : float
         Wall time of the with-block, the model's own work and the writing included.
+    kept : int
+        Segments of an unfinished recording that were kept, where one was resumed.
     """
 
     sequences: int
@@ -43,15 +45,21 @@ class RecordingReport:
     checked_rows: int
     tolerance: float
     seconds: float
+    kept: int
 
     def __str__(self):
         worst = max(self.check_error.values())
         of = f" of {self.sequences} sequences" if self.sequences > 1 else ""
-        return (
+        text = (
             f"recorded {self.rows} tokens{of} in {len(self.layers)} layers, "
             f"{self.bytes / 1e6:.1f} MB, in {self.seconds:.1f} s; {self.checked_rows} rows "
             f"recomputed, largest relative error {worst:.1e} (accepted: {self.tolerance:g})"
         )
+        if self.storage_error:
+            text += f", as stored {max(self.storage_error.values()):.1e}"
+        if self.kept:
+            text += f"; {self.kept} segments of the unfinished recording kept"
+        return text
 
 
 class Recording:
@@ -75,7 +83,7 @@ class Recording:
         return f"<Recording {self.path}: {state}>"
 
 
-def report_of(paths, session, seconds):
+def report_of(paths, session, seconds, kept):
     """The :class:`RecordingReport` of a finished session whose traces are at ``paths``."""
     checks = [sequence.checks for sequence in session.sequences]
     return RecordingReport(
@@ -88,6 +96,7 @@ def report_of(paths, session, seconds):
         checked_rows=sum(check.rows for check in checks),
         tolerance=TOLERANCE[session.settings.model_dtype],
         seconds=seconds,
+        kept=kept,
     )
 
 

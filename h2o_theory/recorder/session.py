@@ -16,6 +16,7 @@ from h2o_theory.trace import LayerSpec
 
 __all__ = ["Session"]
 
+
 class Session:
     """Collects a batch of sequences, in one forward pass or several with a growing KV cache.
 

@@ -2,18 +2,14 @@
 
 from pathlib import Path
 
-from h2o_theory.errors import BadArgument, OutputExists
-from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.capture import record
 from h2o_theory.recorder.destinations import sequence_folder
 from h2o_theory.recorder.encode import encode, encode_all
-from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.passes import check_chunk, generate, prefill
-from h2o_theory.recorder.plan import planned_spec
-from h2o_theory.recorder.settings import choose_settings
-from h2o_theory.trace import open_trace, require_room
+from h2o_theory.recorder.text_plans import is_present, network_of, plan_sequences, tokenizer_of
+from h2o_theory.trace import require_free, require_room
 
-__all__ = ["plan_texts", "record_text", "record_texts"]
+__all__ = ["record_text", "record_texts"]
 
 
 def record_text(
@@ -63,10 +59,11 @@ def record_text(
     OutputExists, OutOfRange, UnsupportedModel, RecordingRefused, DiskFull
         As ``record`` does.
     """
-    tokenizer = _tokenizer(model, tokenizer)
+    tokenizer = tokenizer_of(model, tokenizer)
     ids = encode(tokenizer, text, tokens, text_name)
+    (plan,) = plan_sequences(model, [ids], generation, options)
     source = {"name": text_name, "characters": len(text)}
-    return _record_ids(model, ids, out, source, tokenizer, chunk, generation, options)
+    return _record_plan(model, plan, out, source, tokenizer, chunk, generation, options)
 
 
 def record_texts(
@@ -97,7 +94,8 @@ def record_texts(
     name : str
         What the traces call the collection of texts.
     resume : bool
-        Skip texts whose trace is finished, and go on with one that is not.
+        Skip texts whose trace is finished, and go on with one that is not. A finished one must
+        have been recorded by the same model with the same options.
     progress : callable (done, total, label), optional
 
     Returns
@@ -108,24 +106,22 @@ def record_texts(
     Raises
     ------
     OutputExists
-        If ``out`` exists and ``resume`` is false, or holds the trace of another text.
+        If ``out`` exists and ``resume`` is false, or holds a trace of another text, by another
+        model or with other options.
     TextError, BadArgument, OutOfRange, UnsupportedModel, RecordingRefused, DiskFull
-        As :func:`record_text` does. All texts are tokenised, and the disk's room for all of them
-        is checked, before the first is recorded.
+        As :func:`record_text` does. All texts are tokenised, and their length against the model's
+        context and the disk's room for all of them checked, before the first is recorded.
     """
-    tokenizer = _tokenizer(model, tokenizer)
+    tokenizer, chunk = tokenizer_of(model, tokenizer), check_chunk(chunk)
     sequences = encode_all(tokenizer, texts, tokens, name)
-    if not resume and sequence_folder(out, 0).parent.exists():
-        raise OutputExists(
-            "the output exists",
-            where=out,
-            hint="Choose another folder, or go on with it by --resume (resume=True)",
-        )
-    present = [_is_present(sequence_folder(out, i), ids) for i, ids in enumerate(sequences)]
-    missing = [ids for ids, there in zip(sequences, present, strict=True) if not there]
-    require_room(Path(out), _plans(model, missing, generation, options))
+    plans = plan_sequences(model, sequences, generation, options)
+    if not resume:
+        require_free(out)
+    present = [is_present(sequence_folder(out, i), plan) for i, plan in enumerate(plans)]
+    missing = [plan for plan, there in zip(plans, present, strict=True) if not there]
+    require_room(Path(out), missing)
     recordings = []
-    for index, (text, ids) in enumerate(zip(texts, sequences, strict=True)):
+    for index, (text, plan) in enumerate(zip(texts, plans, strict=True)):
         if present[index]:
             continue
         source = {"name": name, "characters": len(text)}
@@ -134,52 +130,16 @@ def record_texts(
         more = {**options, "progress": told, "resume": resume}
         folder = sequence_folder(out, index)
         recordings.append(
-            _record_ids(model, ids, folder, source, tokenizer, chunk, generation, more)
+            _record_plan(model, plan, folder, source, tokenizer, chunk, generation, more)
         )
     return recordings
 
 
-def plan_texts(
-    model,
-    texts,
-    tokens,
-    *,
-    several=True,
-    tokenizer=None,
-    name="text",
-    generation=None,
-    **options,
-):
-    """The planned specs of recording texts: what will be written, known before the run.
-
-    Parameters
-    ----------
-    several : bool
-        Whether the texts go to :func:`record_texts` or the only one to :func:`record_text`.
-    model, texts, tokens, tokenizer, name, generation, **options
-        As for these.
-
-    Returns
-    -------
-    list of TraceSpec
-        For :func:`h2o_theory.trace.predict_bytes`.
-    """
-    tokenizer = _tokenizer(model, tokenizer)
-    if not several:
-        sequences = [encode(tokenizer, texts[0], tokens, name)]
-    else:
-        sequences = encode_all(tokenizer, texts, tokens, name)
-    return _plans(model, sequences, generation, options)
-
-
-def _record_ids(model, ids, out, source, tokenizer, chunk, generation, options):
-    network, chunk = _network(model), check_chunk(chunk)
-    expected = len(ids) + (generation.new_tokens if generation else 0)
-    _check_context(network, expected)
-    noted = generation.describe() if generation else {}
+def _record_plan(model, plan, out, source, tokenizer, chunk, generation, options):
+    network, chunk, ids = network_of(model), check_chunk(chunk), list(plan.token_ids)
     with record(
-        model, out, tokenizer=tokenizer, text=source, tokens=expected, prompt_length=len(ids),
-        generation=noted, **options,
+        model, out, tokenizer=tokenizer, text=source, tokens=plan.tokens, prompt_length=len(ids),
+        generation=plan.generation, **options,
     ) as recording:  # fmt: skip
         if generation:
             generate(network, ids, generation, chunk)
@@ -188,54 +148,7 @@ def _record_ids(model, ids, out, source, tokenizer, chunk, generation, options):
     return recording
 
 
-def _plans(model, sequences, generation, options):
-    network = _network(model)
-    check_model(network)
-    asked = ("layers", "kv_heads", "store", "dtype")
-    chosen = {key: options[key] for key in asked if key in options}
-    settings = choose_settings(network, **chosen)
-    more = generation.new_tokens if generation else 0
-    return [planned_spec(network.config, settings, len(ids) + more) for ids in sequences]
-
-
-def _is_present(folder, ids):
-    """Whether the finished trace of a text is there; another text's is refused."""
-    if not folder.exists():
-        return False
-    found = open_trace(folder).spec.token_ids[: len(ids)]
-    if found != tuple(ids):
-        raise OutputExists(
-            "the folder holds the trace of another text",
-            where=folder,
-            hint="Record into another folder",
-        )
-    return True
-
-
 def _prefixed(progress, prefix):
     if progress is None:
         return None
     return lambda done, total, label: progress(done, total, prefix + label)
-
-
-def _network(model):
-    return model.model if isinstance(model, LoadedModel) else model
-
-
-def _tokenizer(model, tokenizer):
-    if tokenizer is None and isinstance(model, LoadedModel):
-        tokenizer = model.tokenizer
-    if tokenizer is None:
-        raise BadArgument("a tokenizer is needed to read a text", where="tokenizer")
-    return tokenizer
-
-
-def _check_context(network, tokens):
-    context = getattr(network.config, "max_position_embeddings", None)
-    if context is not None and tokens > context:
-        raise BadArgument(
-            "more tokens than the model's context",
-            where="tokens",
-            got=tokens,
-            expected=f"at most {context}",
-        )

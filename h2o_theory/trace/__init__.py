@@ -2,6 +2,7 @@
 
 from h2o_theory.trace.foreign import check_attention
 from h2o_theory.trace.importing import ImportReport, import_attention
+from h2o_theory.trace.places import holds_sequences, require_free
 from h2o_theory.trace.reader import Trace, open_trace
 from h2o_theory.trace.size import header_allowance, packed_bytes, predict_bytes, require_room
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
@@ -16,10 +17,12 @@ __all__ = [
     "TraceWriter",
     "check_attention",
     "header_allowance",
+    "holds_sequences",
     "import_attention",
     "open_trace",
     "packed_bytes",
     "predict_bytes",
+    "require_free",
     "require_room",
     "validate",
 ]

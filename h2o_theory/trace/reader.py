@@ -147,7 +147,7 @@ class Trace:
             raise BadArgument(
                 "the trace holds no values",
                 where=f"{self.name}, layer {layer}",
-                hint="Record with store='qkv', or pass values= to from_attention",
+                hint="Record with --what qkv (store='qkv'), or pass values= to from_attention",
             )
         return self._store.read(layer, "v", head, start, self._stop(stop))[0]
 

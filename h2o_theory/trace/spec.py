@@ -89,8 +89,9 @@ class TraceSpec:
     prompt_length : int
         Tokens that were given rather than generated; T for a recorded text.
     generation : dict
-        How the tokens after the prompt were chosen: ``method`` (greedy or sampled), ``seed``,
-        ``temperature``, ``top_k``, ``top_p`` where they apply; empty if none was generated.
+        How the tokens after the prompt were chosen: ``method`` (greedy or sampled),
+        ``new_tokens`` (asked for; the model may have ended the text before), and, if sampled,
+        ``temperature``, ``top_p`` and ``seed``; empty if none was generated.
     status : {"complete", "recording"}
         ``recording`` until the last segment is on disk; only a complete trace can be opened.
     """

@@ -7,11 +7,12 @@ from pathlib import Path
 from h2o_theory.errors import DiskFull, OutputExists
 from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
 from h2o_theory.trace.ledger import Ledger
-from h2o_theory.trace.manifest import MANIFEST, end_line, segment_entry
+from h2o_theory.trace.manifest import end_line, segment_entry
+from h2o_theory.trace.places import require_free
 from h2o_theory.trace.segments import segment_bytes, sha256_of
 from h2o_theory.trace.size import require_room
 from h2o_theory.trace.spec import TraceSpec
-from h2o_theory.trace.unfinished import refusal, unfinished_folder
+from h2o_theory.trace.unfinished import unfinished_folder
 
 __all__ = ["TraceWriter"]
 
@@ -56,7 +57,8 @@ class TraceWriter:
     Raises
     ------
     OutputExists
-        If ``out`` exists and ``overwrite`` is false, or another process is recording there.
+        If ``out`` exists and ``overwrite`` is false, it is inside another trace, or another
+        process is recording there.
     UnfinishedTrace
         If an unfinished recording is there and neither ``overwrite`` nor ``resume`` is set.
     DiskFull
@@ -69,8 +71,7 @@ class TraceWriter:
         self.out, self.kept = Path(out), 0
         self._folder, self._overwrite = unfinished_folder(out), overwrite
         self._made, self._committed = [], False
-        with named_errors(self.out):
-            self._refuse_taken(resume)
+        require_free(self.out, overwrite=overwrite, resume=resume)
         plan = plan or TraceSpec(tokens=None, layers=())
         if plan.tokens is not None:
             require_room(self.out, plan, present=_size(self._folder) if resume else 0)
@@ -95,20 +96,6 @@ class TraceWriter:
             if fresh:
                 self.abort()
             raise
-
-    def _refuse_taken(self, resume):
-        if self.out.exists() and not (self._overwrite and (self.out / MANIFEST).is_file()):
-            raise OutputExists(
-                "the output folder exists and is not a trace"
-                if self._overwrite
-                else "the output exists",
-                where=self.out,
-                hint="Choose another folder" + ("" if self._overwrite else ", or overwrite it"),
-            )
-        if self._folder.is_dir() and not (resume or self._overwrite):
-            if (self._folder / MANIFEST).is_file():
-                Ledger(self._folder).close()  # says so if it is being recorded right now
-            raise refusal(self._folder)
 
     def _make_parents(self):
         for parent in reversed(self.out.parents):
