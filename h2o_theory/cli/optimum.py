@@ -17,7 +17,7 @@ from h2o_theory.cli.common import (
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import certified_interval, certified_optimum, ratio_intervals, replay
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import make_policy, parse_policies
+from h2o_theory.policies import make_policy, parse_budgets, parse_policies
 from h2o_theory.report import refuse_existing, save_results, summary_table
 from h2o_theory.trace import open_trace
 
@@ -71,6 +71,7 @@ def run(arguments):
             got=arguments.time_limit,
             hint="The exact optimum has no time limit; add --interval for certified bounds",
         )
+    parse_budgets(arguments.budget)  # one number for all heads: no matrix and no rule
     if arguments.out:
         refuse_existing(arguments.out, arguments.overwrite)
     trace = open_trace(arguments.trace)
