@@ -163,4 +163,4 @@ def test_command_takes_equal_budgets_and_the_optimum_itself(trace, tmp_path, cap
     assert main([*arguments, "--interval"]) == 2
     assert "optimum" in capsys.readouterr().err
     assert main(["optimum", path, "--budget", "pyramid:50%"]) == 2
-    assert capsys.readouterr().err.startswith("BadBudget")
+    assert capsys.readouterr().err.startswith("h2o-theory: BadBudget")
