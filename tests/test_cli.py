@@ -11,6 +11,7 @@ import pytest
 import reference
 
 from h2o_theory.cli import main
+from h2o_theory.cli.common import print_json
 from h2o_theory.trace import LayerSpec, Trace, TraceSpec, TraceWriter
 
 ROOT = Path(__file__).parent.parent
@@ -179,3 +180,16 @@ def test_taken_places_are_refused_before_any_work(capsys, tmp_path):
     (tmp_path / "results.parquet").write_text("mine")
     refused(capsys, ["demo", "--out", str(tmp_path)], "OutputExists", "results.parquet")
     assert (tmp_path / "results.parquet").read_text() == "mine"
+
+
+def test_json_has_neither_nan_nor_infinity(capsys):
+    numbers = {"a": [1, 2], "kl": [np.inf, 0.5], "x": [np.nan, -np.inf]}
+    table = pd.DataFrame(numbers | {"t": ["u", "v"]})
+    print_json({"table": table, "list": (np.float64(np.nan), 3, None)})
+    assert json.loads(capsys.readouterr().out) == {
+        "table": [
+            {"a": 1, "kl": None, "x": None, "t": "u"},
+            {"a": 2, "kl": 0.5, "x": None, "t": "v"},
+        ],
+        "list": [None, 3, None],
+    }

@@ -5,6 +5,7 @@ import json
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 import reference
 from test_engine_contract import small_trace
@@ -45,6 +46,22 @@ def test_a_matrix_gives_each_head_what_it_gets_alone(prefill):
             drop = ["budget", "seconds"]
             left, right = (part.drop(columns=drop).reset_index(drop=True) for part in (own, alone))
             assert left.equals(right)
+
+
+@pytest.mark.parametrize("smaller_first", [False, True])
+def test_a_set_shared_by_a_layer_has_the_budget_of_its_layer(smaller_first, tmp_path):
+    trace, budgets = small_trace(), (4, 9) if smaller_first else (9, 4)
+    matrix = dict(enumerate(budgets))
+    table = ht.replay(trace, "tova,h2o", matrix)
+    schedules = ht.schedules(trace, "tova", matrix)
+    spec = {"traces": [trace], "policies": ["tova"], "budgets": [matrix]}
+    swept = pd.read_parquet(ht.run_sweep(spec, tmp_path, workers=1).table)
+    for layer, budget in matrix.items():
+        alone = by_head(ht.replay(trace, "tova,h2o", budget, layers=[layer]))
+        assert by_head(table[table.layer == layer]) == alone
+        assert by_head(swept[swept.layer == layer]).items() <= alone.items()
+        own = ht.schedules(trace, "tova", budget, layers=[layer])
+        assert all((schedules[head] == own[head]).all() for head in own)
 
 
 def test_all_forms_of_a_matrix_are_one():

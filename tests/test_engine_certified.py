@@ -162,3 +162,5 @@ def test_command_takes_equal_budgets_and_the_optimum_itself(trace, tmp_path, cap
     assert {row["policy"] for row in tables["policies"]} == {"h2o"}
     assert main([*arguments, "--interval"]) == 2
     assert "optimum" in capsys.readouterr().err
+    assert main(["optimum", path, "--budget", "pyramid:50%"]) == 2
+    assert capsys.readouterr().err.startswith("h2o-theory: BadBudget")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import h2o_theory as ht
+from h2o_theory.sweep import estimate_sweep
 from h2o_theory.trace import Trace
 from h2o_theory.trace.memory import MemoryStore
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
@@ -107,3 +108,10 @@ def test_sets_shared_by_a_layer_keep_the_sinks_too(trace):
             visible.remove(victim)
     found = ht.schedules(trace, "tova", BUDGET)
     assert found[0, 0].tolist() == found[0, 1].tolist() == evicted_at.tolist()
+
+
+def test_the_time_of_a_sweep_is_estimated(trace, tmp_path):
+    spec = {"traces": [trace], "policies": ["h2o", "lru"], "budgets": [5]}
+    found = estimate_sweep(spec, tmp_path / "none")
+    assert found.cells == 4 and found.cpu_seconds >= 0
+    assert not (tmp_path / "none").exists()

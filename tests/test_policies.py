@@ -16,6 +16,7 @@ from h2o_theory.policies import (
     parse_policies,
     register,
 )
+from h2o_theory.policies.base import checked_parts
 from h2o_theory.policies.choose import lowest
 
 
@@ -103,6 +104,14 @@ def test_h2o_parts():
     parts = make_policy("h2o:recent=0.25,n_sink=2").parts(42)
     assert (parts.n_sink, parts.n_heavy, parts.n_recent) == (2, 30, 10)
     assert make_policy("h2o:recent=0").parts(10).n_recent == 1
+    assert make_policy("h2o:n_heavy=7").parts(10) == make_policy("h2o:n_recent=3").parts(10)
+    every = make_policy("h2o:n_sink=1,n_heavy=6,n_recent=3")
+    assert checked_parts(every, 10) == every.parts(10)
+    with pytest.raises(BadBudget, match="protected parts"):
+        every.parts(9)
+    with pytest.raises(BadBudget, match="do not make up"):
+        checked_parts(every, 11)
+    assert every.describe(10).count("n_heavy=6") == 1
 
 
 def test_unknown_policy_says_what_is_near():
@@ -121,6 +130,7 @@ def test_unknown_policy_says_what_is_near():
         "h2o:group=median",
         "h2o:window=3",
         "h2o:recent",
+        "h2o:n_heavy=-1",
         "sink:n_sink=-1",
         "sink:n_sink=1.5",
         "random:form=often",

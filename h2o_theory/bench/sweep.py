@@ -67,7 +67,7 @@ def _measured(trace, progress):
             own = [head for head in heads if head[0] == layer]
             parts["rows"] += _spent(lambda own=own: [list(_rows(trace, head)) for head in own])
             began = time.process_time()
-            shared = decide_shared(trace, [layer], tasks[own[0]])[layer]
+            shared = decide_shared(trace, {layer: tasks[own[0]]})[layer]
             parts["shared"] += time.process_time() - began
             began = time.process_time()
             for head in own:

@@ -97,7 +97,7 @@ def run(arguments):
     )
     say(f"page: {page}")
     if arguments.json:
-        print_json({name: analysis.tables[name].to_dict("records") for name in _JSON})
+        print_json({name: analysis.tables[name] for name in _JSON})
     else:
         print_table(analysis.tables["findings"][["claim", "verdict", "sentence"]], trace.name)
 

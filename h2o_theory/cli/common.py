@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import sys
 
 from rich.console import Console
@@ -19,7 +20,10 @@ from h2o_theory.errors import BadArgument
 
 __all__ = [
     "DEFAULT_POLICIES",
+    "add_head_options",
     "add_replay_options",
+    "add_table_options",
+    "head_choice",
     "integers",
     "print_json",
     "print_table",
@@ -102,8 +106,18 @@ def _cell(value):
 
 
 def print_json(value):
-    """Machine-readable output on stdout; NaN becomes null."""
-    print(json.dumps(value, indent=1, default=str))
+    """Machine-readable output on stdout: a table as a list of rows; NaN and infinity as null."""
+    print(json.dumps(_as_json(value), indent=1, default=str, allow_nan=False))
+
+
+def _as_json(value):
+    if hasattr(value, "to_dict"):
+        value = value.to_dict("records")
+    if isinstance(value, dict):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def integers(text, name):
@@ -149,6 +163,30 @@ def add_replay_options(parser):
         help="tokens a query sees, its own included, or shares of the sequence "
         "(default: %(default)s)",
     )
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
     parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    add_head_options(parser)
+
+
+def add_head_options(parser):
+    """Options of everything that goes over the heads of a trace; :func:`head_choice` reads them."""
+    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
+    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
+    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
     parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+
+
+def head_choice(arguments):
+    """What :func:`add_head_options` was given, as keyword arguments of a replay."""
+    return {
+        "prefill": arguments.prefill,
+        "layers": integers(arguments.layers, "--layers"),
+        "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
+        "workers": arguments.workers,
+    }
+
+
+def add_table_options(parser):
+    """Where a table goes."""
+    parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument("--json", action="store_true", help="every row as JSON on stdout")

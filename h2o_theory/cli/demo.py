@@ -4,7 +4,13 @@ import importlib.resources
 import sys
 from pathlib import Path
 
-from h2o_theory.cli.common import add_replay_options, print_table, say, shown_progress
+from h2o_theory.cli.common import (
+    add_replay_options,
+    head_choice,
+    print_table,
+    say,
+    shown_progress,
+)
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import replay
 from h2o_theory.report import refuse_existing, save_results, summary_table, write_report
@@ -42,9 +48,8 @@ def run(arguments):
             trace,
             arguments.policy,
             arguments.budget,
-            prefill=arguments.prefill,
             seed=arguments.seed,
-            workers=arguments.workers,
+            **head_choice(arguments),
             progress=progress,
         )
     table.attrs["provenance"] = provenance(trace, sys.argv[1:])

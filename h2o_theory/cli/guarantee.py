@@ -120,8 +120,7 @@ def run(arguments):
     if arguments.out:
         _save(found, Path(arguments.out), provenance(trace, sys.argv[1:]))
     if arguments.json:
-        heads = found.heads.astype(object).where(found.heads.notna(), None)
-        print_json(heads.to_dict("records"))
+        print_json(found.heads)
         return
     print_table(_over_heads(found), _title(found))
     for line in _verdict(found):

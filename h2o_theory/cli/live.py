@@ -108,7 +108,7 @@ def run(arguments):
     say(f"{campaign.skipped} of {len(campaign.table)} cells were finished before; results: {out}")
     if arguments.json:
         table = campaign.table
-        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+        print_json(table)
     else:
         title = f"{model.name}, {name}: {arguments.windows} window(s), closed loop"
         print_table(summary.drop(columns=["parameters", "budget_tokens"]), title)

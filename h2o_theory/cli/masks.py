@@ -2,7 +2,15 @@
 
 import sys
 
-from h2o_theory.cli.common import integers, print_json, print_table, say, shown_progress
+from h2o_theory.cli.common import (
+    add_head_options,
+    add_table_options,
+    head_choice,
+    print_json,
+    print_table,
+    say,
+    shown_progress,
+)
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.masks import available_masks, replay_masks
 from h2o_theory.report import check_destination, save_results
@@ -33,13 +41,8 @@ def add_parser(verbs):
     parser.add_argument(
         "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
     )
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
-    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
-    parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    parser.add_argument("--json", action="store_true", help="every row as JSON on stdout")
+    add_head_options(parser)
+    add_table_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -53,10 +56,7 @@ def run(arguments):
             trace,
             arguments.mask or _served_by(trace),
             arguments.budget,
-            prefill=arguments.prefill,
-            layers=integers(arguments.layers, "--layers"),
-            kv_heads=integers(arguments.kv_heads, "--kv-heads"),
-            workers=arguments.workers,
+            **head_choice(arguments),
             progress=progress,
         )
     table.attrs["provenance"] = provenance(trace, sys.argv[1:])
@@ -64,7 +64,7 @@ def run(arguments):
         save_results(table, arguments.out, overwrite=arguments.overwrite)
         say(f"results: {arguments.out}")
     if arguments.json:
-        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+        print_json(table)
         return
     means = table.groupby(_KEY, sort=False)[_MEANS].mean().reset_index()
     means = means.sort_values(["budget_tokens", "retained_mass"], ascending=[True, False])

@@ -6,11 +6,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from h2o_theory.cli.common import integers, print_json, print_table, say, shown_progress
+from h2o_theory.cli.common import (
+    add_head_options,
+    head_choice,
+    print_json,
+    print_table,
+    say,
+    shown_progress,
+)
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import certified_interval, certified_optimum, ratio_intervals, replay
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import make_policy, parse_policies
+from h2o_theory.policies import make_policy, parse_budgets, parse_policies
 from h2o_theory.report import refuse_existing, save_results, summary_table
 from h2o_theory.trace import open_trace
 
@@ -37,9 +44,6 @@ def add_parser(verbs):
         default="h2o,recent,sink,tova,lru,greedy",
         help="policies to compare with the optimum; none to leave them out (default: %(default)s)",
     )
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
-    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
     parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
     parser.add_argument(
         "--interval",
@@ -51,7 +55,7 @@ def add_parser(verbs):
         "--time-limit", type=float, metavar="S", help="with --interval: seconds per head and budget"
     )
     parser.add_argument("--no-pooled", action="store_true", help="leave out the pooled bound")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    add_head_options(parser)
     parser.add_argument("--out", metavar="DIR", help="folder for all tables and the figure")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
     parser.add_argument("--json", action="store_true", help="all tables as JSON on stdout")
@@ -67,6 +71,7 @@ def run(arguments):
             got=arguments.time_limit,
             hint="The exact optimum has no time limit; add --interval for certified bounds",
         )
+    parse_budgets(arguments.budget)  # one number for all heads: no matrix and no rule
     if arguments.out:
         refuse_existing(arguments.out, arguments.overwrite)
     trace = open_trace(arguments.trace)
@@ -75,11 +80,7 @@ def run(arguments):
     if arguments.out:
         _save(tables, figure, Path(arguments.out), provenance(trace, sys.argv[1:]))
     if arguments.json:
-        plain = {
-            name: table.astype(object).where(table.notna(), None).to_dict("records")
-            for name, table in tables.items()
-        }
-        print_json(plain)
+        print_json(tables)
         return
     heads = tables["heads"]
     count = len(heads[["layer", "kv_head"]].drop_duplicates())
@@ -92,13 +93,7 @@ def run(arguments):
 
 def _compute(trace, arguments, progress):
     """``{name: table}`` and the figure, if there is one."""
-    common = {
-        "prefill": arguments.prefill,
-        "layers": integers(arguments.layers, "--layers"),
-        "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
-        "workers": arguments.workers,
-        "progress": progress,
-    }
+    common = head_choice(arguments) | {"progress": progress}
     policies = [] if arguments.policy == "none" else parse_policies(arguments.policy)
     seeded = common | {"seed": arguments.seed}
     if arguments.interval:

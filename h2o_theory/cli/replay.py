@@ -5,7 +5,8 @@ import sys
 from h2o_theory.cli.common import (
     DEFAULT_POLICIES,
     add_replay_options,
-    integers,
+    add_table_options,
+    head_choice,
     print_json,
     print_table,
     say,
@@ -47,11 +48,7 @@ def add_parser(verbs):
         action="store_false",
         help="leave out the exact optimum, for long traces: no ratios to it",
     )
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
-    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
-    parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    parser.add_argument("--json", action="store_true", help="every row as JSON on stdout")
+    add_table_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -64,13 +61,8 @@ def run(arguments):
     if not arguments.optimum and arguments.policy == DEFAULT_POLICIES:
         policies = [policy for policy in policies if policy.name != "optimum"]
     budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget
-    choice = {
-        "prefill": arguments.prefill,
-        "layers": integers(arguments.layers, "--layers"),
-        "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
-        "seed": arguments.seed,
-        "optimum": arguments.optimum,
-    }
+    choice = head_choice(arguments) | {"seed": arguments.seed, "optimum": arguments.optimum}
+    workers = choice.pop("workers")
     say_parts(resolved_parts(trace, policies, budgets, **choice))
     with shown_progress() as progress:
         table = replay(
@@ -78,7 +70,7 @@ def run(arguments):
             policies,
             budgets,
             **choice,
-            workers=arguments.workers,
+            workers=workers,
             progress=progress,
         )
     if reason := without_output_error(trace):
@@ -88,7 +80,7 @@ def run(arguments):
         save_results(table, arguments.out, overwrite=arguments.overwrite)
         say(f"results: {arguments.out}")
     if arguments.json:
-        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+        print_json(table)
     else:
         if not arguments.optimum:
             say("without the optimum there are no ratios to it: they show as -")

@@ -99,7 +99,9 @@ def replay(
         units of 2^-36, OPT the best evict-only schedule at the same budget, prefill and rows
         (NaN where OPT itself retains nothing, and without the optimum);
         ``topk_bound_ratio`` divides by the per-row top-k bound instead; ``lost_mass_ratio`` is
-        (n - J) / (n - J(OPT)). ``level`` is ``open``: rows come from the full cache, so how
+        (n - J) / (n - J(OPT)); ``hit_rate`` is the share of accesses under the rule ``uniform``
+        (own key, or at least 1 / (t + 1) of the full row) that find their key visible, whatever
+        rule the policy goes by. ``level`` is ``open``: rows come from the full cache, so how
         eviction changes later queries is not seen.
 
     Raises
@@ -118,8 +120,8 @@ def replay(
     tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
     first = tasks[heads[0]]
     compile_policies([task.policy for task in first], progress)
-    layers = sorted({layer for layer, _ in heads})
-    shared = decide_shared(trace, layers, first, threads, progress)
+    by_layer = {layer: own for (layer, _), own in tasks.items()}
+    shared = decide_shared(trace, by_layer, threads, progress)
     results = in_threads(
         lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
         heads,

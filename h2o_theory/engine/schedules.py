@@ -56,8 +56,8 @@ def schedules(
     if len(first) != 1:
         raise BadArgument("one budget is needed", where="budget", got=len(first), expected=1)
     compile_policies([first[0].policy], progress)
-    layers = sorted({layer for layer, _ in heads})
-    shared = decide_shared(trace, layers, first, threads, progress)
+    by_layer = {layer: own for (layer, _), own in tasks.items()}
+    shared = decide_shared(trace, by_layer, threads, progress)
     found = in_threads(
         lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
         heads,

@@ -1,7 +1,5 @@
 """Retained sets that several kv_heads share: decided once, from the rows of all heads together."""
 
-import functools
-
 import numpy as np
 
 from h2o_theory.engine.rows import sink_share
@@ -14,19 +12,30 @@ _BLOCK_BYTES = 64 * 2**20
 """Rows of all heads that share a set, per block."""
 
 
-def decide_shared(trace, layers, tasks, threads=1, progress=None):
+def decide_shared(trace, tasks, threads=1, progress=None):
     """Schedules of the sets that heads share, ``{layer: {index of task: schedule}}``.
 
     A set of a layer is decided by all its recorded heads and a set of the whole model by all
-    recorded layers, whichever were chosen. ``tasks`` are those of any one head.
+    recorded layers, whichever were chosen.
+
+    Parameters
+    ----------
+    trace : Trace
+    tasks : dict
+        ``{layer: [Task, ...]}``, those of any one kv_head of each chosen layer, in the same order;
+        budgets may differ from layer to layer.
     """
-    schedules = {layer: {} for layer in layers}
+    schedules, layers = {layer: {} for layer in tasks}, sorted(tasks)
     for scope, groups in (("layer", [[layer] for layer in layers]), ("model", [trace.layers])):
-        chosen = [i for i, task in enumerate(tasks) if task.policy.scope == scope]
+        chosen = [i for i, task in enumerate(tasks[layers[0]]) if task.policy.scope == scope]
         if not chosen:
             continue
-        decide = functools.partial(_schedules, trace, tasks=[tasks[i] for i in chosen])
-        found = in_threads(decide, groups, threads, progress, f"sets shared by the {scope}")
+        work = []
+        for group in groups:
+            own = tasks[min(set(group) & set(layers))]
+            work.append((group, [own[i] for i in chosen]))
+        label = f"sets shared by the {scope}"
+        found = in_threads(lambda job: _schedules(trace, *job), work, threads, progress, label)
         for group, decided in zip(groups, found, strict=True):
             for layer in set(group) & set(layers):
                 schedules[layer].update(zip(chosen, decided, strict=True))

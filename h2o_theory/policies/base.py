@@ -154,7 +154,7 @@ class Policy:
         """The resolved parameters as text: parts first, then the rest in order of declaration."""
         parts = self.parts(budget)
         items = [f"{name}={getattr(parts, name)}" for name in ("n_sink", "n_heavy", "n_recent")]
-        skip = {"n_sink", "n_recent", "recent"}
+        skip = {"n_sink", "n_heavy", "n_recent", "recent"}
         items += [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in skip]
         return " ".join(items)
 

@@ -75,8 +75,9 @@ class H2O(Policy):
     recent : float
         Share of the budget for the recent window; the odd token goes to it, and it holds at
         least the query's own entry.
-    n_recent : int, optional
-        The window in tokens, in place of the share.
+    n_recent, n_heavy : int, optional
+        The window or the heavy part in tokens, in place of the share. One gives the other; both,
+        with ``n_sink``, have to sum to the budget.
     n_sink : int
         First positions protected besides.
     score : {"sum", "mean"}
@@ -94,6 +95,7 @@ class H2O(Policy):
 
     recent: float = 0.5
     n_recent: int | None = None
+    n_heavy: int | None = None
     n_sink: int = 0
     score: str = "sum"
     decay: float = 1.0
@@ -110,8 +112,9 @@ class H2O(Policy):
                 expected="above 0 and at most 1, and 1 with score=mean",
             )
         whole_number(self, "n_sink", 0)
-        if self.n_recent is not None:
-            whole_number(self, "n_recent", 0)
+        for name in ("n_recent", "n_heavy"):
+            if getattr(self, name) is not None:
+                whole_number(self, name, 0)
         one_of(self, "score", ("sum", "mean"))
         one_of(self, "rows", ROWS)
         one_of(self, "group", GROUP_REDUCTIONS)
@@ -120,17 +123,19 @@ class H2O(Policy):
         """Sinks first; of what remains, the share ``1 - recent`` is heavy, rounded down."""
         n_sink = sinks_within(self, self.n_sink, budget, default=0)
         rest = budget - n_sink
-        if self.n_recent is not None:
-            if self.n_recent > rest:
-                raise BadBudget(
-                    "the budget is smaller than the policy's protected parts",
-                    where=f"{self.name}:n_recent",
-                    got=f"n_recent={self.n_recent}, n_sink={n_sink} with a budget of {budget}",
-                    expected="n_sink + n_recent of at most the budget",
-                )
-            return Parts(n_sink, rest - self.n_recent, self.n_recent)
-        n_heavy = heavy_part(self.recent, rest)
-        return Parts(n_sink, n_heavy, rest - n_heavy)
+        if self.n_recent is None and self.n_heavy is None:
+            n_heavy = heavy_part(self.recent, rest)
+            return Parts(n_sink, n_heavy, rest - n_heavy)
+        if (self.n_recent or 0) + (self.n_heavy or 0) > rest:
+            raise BadBudget(
+                "the budget is smaller than the policy's protected parts",
+                where=self.name,
+                got=f"n_sink={n_sink}, n_heavy={self.n_heavy}, n_recent={self.n_recent} with a "
+                f"budget of {budget}",
+                expected="parts of at most the budget together",
+            )
+        n_recent = rest - self.n_heavy if self.n_recent is None else self.n_recent
+        return Parts(n_sink, rest - n_recent if self.n_heavy is None else self.n_heavy, n_recent)
 
     def settings(self, context):
         """Whether the score is a mean, and the decay."""

@@ -36,7 +36,7 @@ class H2ORealDrop(H2O):
 
     def parts(self, budget):
         """The share ``1 - recent`` of k - 1 is heavy, rounded down; the query's own is recent."""
-        if self.n_recent is not None or self.n_sink:
+        if self.n_recent is not None or self.n_heavy is not None or self.n_sink:
             return super().parts(budget)
         n_heavy = heavy_part(self.recent, budget - 1) if budget > 1 else 0
         return Parts(0, n_heavy, budget - n_heavy)

@@ -28,19 +28,26 @@ def online_bound(selection, size):
     Parameters
     ----------
     selection : Selection
-        S, of a monotone submodular function. It may have any number of members.
+        S, of a function declared monotone and submodular. It may have any number of members.
     size : int
-        k.
+        k, at least 1.
 
     Returns
     -------
     float
         Up to rounding. One gain for each element outside S.
 
+    Raises
+    ------
+    BadArgument
+        The function is not declared so, or ``size`` is below 1.
+
     Notes
     -----
     Source: Minoux 1978; Leskovec et al. 2007 (CELF).
     """
+    _require_declared(selection.function)
+    size = require_at_least(size, 1, "size")
     gains = np.maximum(selection.gains(selection.outside()), 0.0)
     first = max(gains.size - size, 0)
     largest = np.partition(gains, first)[first:] if first else gains
@@ -69,12 +76,7 @@ def prefix_bound(function, order, size):
     BadArgument
         The function is not declared so, or ``order`` is no list of its elements.
     """
-    if not (function.properties.monotone and function.properties.submodular):
-        raise BadArgument(
-            "the online bound needs a monotone submodular function",
-            where="function",
-            got=repr(function),
-        )
+    _require_declared(function)
     order = require_members(order, function.size, "order")
     selection = function.select()
     best = online_bound(selection, size)
@@ -158,6 +160,15 @@ def noisy_greedy_bound(optimum, size, noise):
     if not noise >= 0:
         raise BadArgument("not a noise level", where="noise", got=noise, expected="at least 0")
     return greedy_factor(size) * (optimum - 2.0 * size * noise)
+
+
+def _require_declared(function):
+    if not (function.properties.monotone and function.properties.submodular):
+        raise BadArgument(
+            "the online bound needs a monotone submodular function",
+            where="function",
+            got=repr(function),
+        )
 
 
 def _require_share(number, name):

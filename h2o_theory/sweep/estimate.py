@@ -9,6 +9,7 @@ from h2o_theory.engine import replay
 from h2o_theory.engine.bounds import Optima
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import Task
+from h2o_theory.engine.rows import sink_share
 from h2o_theory.errors import H2OTheoryError
 from h2o_theory.optimum import to_fixed_point
 from h2o_theory.policies import parse_policies
@@ -120,6 +121,8 @@ def _tasks(spec, first, todo, tokens):
 def _cut(trace, layer, kv_head):
     tokens = min(trace.tokens, _CUT)
     rows = trace.rows(layer, kv_head, 0, tokens)[:, :, :tokens]
+    own = np.arange(tokens)
+    rows[:, own, own] += sink_share(trace, layer, rows)  # what is timed sums to one
     values = None
     if trace.has_values(layer):
         values = trace.values(layer, kv_head)[None, None, :tokens]

@@ -57,7 +57,7 @@ def _shared(trace, tasks, heads):
     """Schedules of shared sets, ``{task: {layer: schedule}}``."""
     wanted = list(dict.fromkeys(task for task in tasks if task.policy.scope != "kv_head"))
     layers = sorted({layer for layer, _ in heads})
-    found = decide_shared(trace, layers, wanted)
+    found = decide_shared(trace, dict.fromkeys(layers, wanted))
     return {
         task: {layer: found[layer][index] for layer in layers} for index, task in enumerate(wanted)
     }
