@@ -96,6 +96,9 @@ def form(request, tmp_path_factory):
 def test_a_whole_trace_is_valid_and_copies_faithfully(form, tmp_path, capsys):
     assert main(["validate", str(form)]) == 0
     assert "valid: 4 segments, 4 kv_heads, 184 rows" in capsys.readouterr().out
+    assert main(["validate", str(form), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["valid"] and (found["segments"], found["heads"], found["rows"]) == (4, 4, 184)
     trace = open_trace(form)
     copy = open_trace(trace.save(tmp_path / "copy"))
     assert validate(copy).segments == 2 and copy.spec == trace.spec

@@ -52,6 +52,8 @@ def run_shapes(shapes=None, *, device="cuda", tokens=4096, progress=None):
     cast to float32, through the family's eager code. What is left is the rounding of q and k to
     bfloat16 and the model's own before it.
 
+    So far this was run on the CPU only, with the tiny shape; not on a GPU, and not at full size.
+
     Parameters
     ----------
     shapes : list of str, optional

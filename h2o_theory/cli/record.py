@@ -24,8 +24,8 @@ def add_parser(verbs):
     parser = verbs.add_parser(
         "record",
         help="record the attention of a model on a text",
-        description="Record queries, keys and values of a model on the first tokens of a text. "
-        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m. "
+        description="Record queries, keys and values of a model on the first tokens of a text.\n"
+        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.\n"
         "`h2o-theory ls families` lists what can be recorded.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,7 +80,12 @@ def _add_model_options(group):
 
 
 def _add_trace_options(group):
-    group.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
+    group.add_argument(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="folder of the new trace; of several texts, of their traces 000000, 000001, ...",
+    )
     group.add_argument("--layers", metavar="L,L,...", help="layers to record (default: all)")
     group.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to record (default: all)")
     group.add_argument(
