@@ -109,8 +109,14 @@ def test_lines_and_going_on(record):
     assert [open_trace(record.out / name).tokens for name in leftovers(record.out)] == [3, 4]
     code, _, err = record(lines, "--lines", "--tokens", "4", "--resume")
     assert code == 0 and "2 of 3 traces were there already" in err
+    assert err.splitlines()[0].startswith("to write: ") and " MB, 2 tokens, " in err
     assert leftovers(record.out) == ["000000", "000001", "000002"]
     assert "text 3 of 3, tokens 0 to 1, layers: 3 of 3" in err
+    code, _, err = record(lines, "--lines", "--tokens", "4", "--resume")
+    assert code == 0 and err.splitlines() == [
+        "to write: nothing",
+        "3 of 3 traces were there already",
+    ]
 
 
 def test_a_field_of_json_lines(record):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,6 +243,17 @@ def test_info_compares_the_size_with_packed_attention(form):
     assert info["share_of_packed"] == round(predict_bytes(spec) / packed_bytes(spec), 4)
     assert info["sinks"] == ("none" if spec.layers[0].sinks is None else "yes")
     assert info["kv_heads"] == ("2 (1, 6)" if spec.layers[0].kv_head_ids == (1, 6) else 2)
+
+
+@pytest.mark.parametrize(
+    "prompt, generation, said",
+    [(5, {}, "none"), (3, {}, "not stated"), (3, {"method": "greedy"}, "greedy")],
+)
+def test_info_says_how_tokens_were_generated(prompt, generation, said):
+    spec = TraceSpec(5, (LayerSpec(0, 4, 2, 8, 8, 1.0),), generation=generation)
+    trace = Trace(replace(spec, prompt_length=prompt), None, "t")
+    trace._store = type("Store", (), {"content_hash": lambda self: "0" * 64})()
+    assert trace.info()["generation"] == said
 
 
 def test_info_says_which_layers_differ():
