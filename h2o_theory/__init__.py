@@ -28,6 +28,7 @@ _HOMES = {
     "load_results": "h2o_theory.report",
     "measure_guarantee": "h2o_theory.guarantee",
     "open_trace": "h2o_theory.trace",
+    "ratio_intervals": "h2o_theory.engine",
     "read_budget_matrix": "h2o_theory.engine",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",

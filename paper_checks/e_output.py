@@ -17,6 +17,8 @@ from h2o_theory.paper_checks.running_model import (
     ALL_WINDOWS,
     BUDGET,
     LONG,
+    MASK_WINDOWS,
+    TOKENS,
     arms_at_budget,
     described,
     long_study,
@@ -45,7 +47,7 @@ COLLAPSE = 0.405
 """Nats per token, one and a half times the perplexity: more is a collapse."""
 NO_LOSS = 0.02
 """Nats per token, 2 % of perplexity: less is no further loss."""
-STREAM = "256"
+STREAM = "128"
 SHARE = 0.05
 
 
@@ -124,11 +126,13 @@ def obs_removal():
     m = int(SHARE * study().tokens)
     heavy = found[f"{m} heavy hitters"]
     order = found[f"{m} heavy hitters over {m} random neighbours"]
+    but_sinks, recent = found[f"{m} heavy hitters but sinks"], found[f"{m} most recent"]
     return Finding(
         _verdict(heavy["low"] > COLLAPSE and order["low"] > 0),
         f"Hiding the {m} keys of each head with most accumulated attention costs {said(heavy)} "
         f"nats per token (ruin: above {COLLAPSE}), {said(order)} more than as many random keys "
-        "nearby. How much of it is due to the first positions is seen below.",
+        f"nearby. Without the first four positions among them it costs {said(but_sinks)}, and as "
+        f"many most recent keys cost {said(recent)}.",
         described(),
         {name: said(value) for name, value in found.items()},
     )
@@ -163,7 +167,7 @@ def obs_quant():
 
 @functools.cache
 def _masks():
-    return sparse_masks(study(), budget=BUDGET).findings
+    return sparse_masks(study(TOKENS, MASK_WINDOWS), budget=BUDGET).findings
 
 
 def obs_sparse_transformer():
@@ -183,7 +187,7 @@ def obs_sparse_transformer():
         )
         + f" nats per token over the full cache. They fail (above {COLLAPSE}): "
         f"{'yes' if failed else 'no'}; they recover (below {CLOSE}): {'yes' if mended else 'no'}.",
-        described(),
+        described(MASK_WINDOWS),
     )
 
 
@@ -196,7 +200,7 @@ def obs_topk():
         f"At {BUDGET} of the keys the top k of each row cost {said(found['topk'], 4)} nats per "
         f"token over the full cache; with half of them heavy hitters {said(gain, 4)} more. "
         "(A row's own top k are the keys it attends to most, so there is little left to gain.)",
-        described(),
+        described(MASK_WINDOWS),
     )
 
 

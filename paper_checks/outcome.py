@@ -90,14 +90,14 @@ class Outcome:
 def summary(outcomes):
     """One line: how many statements have which verdict, and how many are repaired."""
     counts = Counter(outcome.verdict for outcome in outcomes)
-    parts = [f"{counts[name]} {name}" for name in (*VERDICTS, "not run") if counts[name]]
-    line = f"{len(outcomes)} statements: {', '.join(parts)}."
+    parts = [f"{name}: {counts[name]}" for name in (*VERDICTS, "not run") if counts[name]]
+    line = f"Of {len(outcomes)} statements, {'; '.join(parts)}."
     failing = [outcome for outcome in outcomes if outcome.verdict == FAILS]
     repaired = sum(outcome.finding.remedy_holds is True for outcome in failing)
     if failing:
         line += (
-            f" Of the {len(failing)} that fail as stated, each with a counterexample, {repaired} "
-            "have a repaired statement that passes the same test."
+            f" For {repaired} of the {len(failing)} that fail as stated, each with a "
+            "counterexample, a repaired statement passes the same test."
         )
     drifted = sum(outcome.drifted for outcome in outcomes)
-    return f"{line} {drifted} differ from the register." if drifted else line
+    return f"{line} Different from the register: {drifted}." if drifted else line

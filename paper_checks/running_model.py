@@ -12,6 +12,8 @@ __all__ = [
     "ALL_WINDOWS",
     "BUDGET",
     "LONG",
+    "MASK_WINDOWS",
+    "TOKENS",
     "arms_at_budget",
     "described",
     "long_study",
@@ -19,10 +21,11 @@ __all__ = [
     "study",
 ]
 
-MODEL, TEXT, TOKENS, WINDOWS = "smollm2-135m", "long_text.txt", 512, 2
+MODEL, TEXT, TOKENS, WINDOWS = "smollm2-135m", "long_text.txt", 512, 1
 ALL_WINDOWS = 4
 """As many as the text has: for the claims that the whole paper rests on."""
-LONG = 2048
+MASK_WINDOWS = 2
+LONG = 1024
 """Length of the single window for long input."""
 BUDGET = "20%"
 

@@ -9,7 +9,7 @@ import reference
 
 import h2o_theory as ht
 from h2o_theory.cli import main
-from h2o_theory.engine import certified
+from h2o_theory.engine import certified, ratio_intervals
 from h2o_theory.optimum import FRACTION_BITS, optimum_curve, to_fixed_point
 from h2o_theory.trace import Trace
 
@@ -88,6 +88,27 @@ def test_interval_holds_the_optimum(trace, limit):
     }
 
 
+@pytest.mark.parametrize("prefill", [0, 4])
+def test_intervals_of_ratios_hold_the_ratios(trace, prefill):
+    names, budgets = "full,recent,h2o,belady", [1, "50%", 6, TOKENS]
+    exact = ht.replay(trace, names, budgets, prefill=prefill)
+    plain = ht.replay(trace, names, budgets, prefill=prefill, optimum=False)
+    heads = ht.certified_interval(trace, budgets, prefill=prefill, time_limit=0)
+    key = ["layer", "kv_head", "policy", "budget"]
+    found = ratio_intervals(plain, heads).set_index(key)
+    assert len(found) == 4 * 3 * 4  # the full cache has another budget: no ratio
+    exact = exact.set_index(key).loc[found.index]
+    ratio, lost = exact.approximation_ratio, exact.lost_mass_ratio
+    assert (found.ratio_least <= ratio).all() and (ratio <= found.ratio_most + 1e-12).all()
+    # At a budget of T nothing is lost, and at 1 by all alike.
+    known = found.lost_ratio_most.notna()
+    assert (found.lost_ratio_least[known] <= lost[known] + 1e-9).all()
+    assert (lost[known] <= found.lost_ratio_most[known] + 1e-9).all()
+    assert known[found.budget_tokens < TOKENS].all() and (found.ratio_most <= 1).all()
+    wide = found.ratio_most - found.ratio_least
+    assert 0 < wide.max() < 0.2
+
+
 BAD = {
     "prefill": ({"prefill": TOKENS}, ht.errors.OutOfRange),
     "layer": ({"layers": [0]}, ht.errors.OutOfRange),
@@ -124,3 +145,20 @@ def test_command(trace, tmp_path, capsys):
     assert "--interval" in capsys.readouterr().err
     assert main(["optimum", path, "--interval", "--budget", "3", "--policy", "none"]) == 0
     assert "bound" in capsys.readouterr().out
+    interval = ["optimum", path, "--interval", "--budget", "3,6", "--policy", "h2o,lru", "--json"]
+    assert main(interval) == 0
+    bounds = json.loads(capsys.readouterr().out)["policies"]
+    for row, exact in zip(bounds, tables["policies"], strict=True):
+        assert row["policy"] == exact["policy"] and row["budget_tokens"] == exact["budget_tokens"]
+        assert row["ratio_least"] <= exact["mean_ratio"] <= row["ratio_most"]
+
+
+def test_command_takes_equal_budgets_and_the_optimum_itself(trace, tmp_path, capsys):
+    path = str(trace.save(tmp_path / "small.trace"))
+    arguments = ["optimum", path, "--budget", "6,50%", "--policy", "h2o,optimum", "--json"]
+    assert main(arguments) == 0
+    tables = json.loads(capsys.readouterr().out)
+    assert {row["budget"] for row in tables["heads"]} == {"6", "50%"}
+    assert {row["policy"] for row in tables["policies"]} == {"h2o"}
+    assert main([*arguments, "--interval"]) == 2
+    assert "optimum" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from h2o_theory.errors import BadArgument, BadBudget, OutputExists, TextError
 from h2o_theory.live import campaign as campaign_module
 from h2o_theory.live import evaluate, full_run
 from h2o_theory.live.campaign import LIVE_COLUMNS, run_live, windows_of
+from h2o_theory.live.cells import CellStore
 from h2o_theory.live.identity import model_fingerprint
 from h2o_theory.live.summary import summarise
 from h2o_theory.recorder.tiny import tiny_model
@@ -110,6 +111,14 @@ def test_the_summary_pairs_tokens_and_gives_intervals(tmp_path, windows):
     line = summary[(summary["policy"] == "h2o") & (summary["budget"] == "5%")].iloc[0]
     assert line.perplexity == pytest.approx(np.exp(h2o["loss"].mean()))
     assert line.kv_share == pytest.approx(4 / 80)
+
+
+def test_a_cell_comes_back_as_it_was_saved(tmp_path):
+    store, square = CellStore(tmp_path), np.arange(12.0).reshape(3, 4)
+    store.save("a", {"n": 3}, {"column": square[:, 1], "turned": square.T})
+    record, arrays = store.load("a")
+    assert record == {"n": 3} and (arrays["column"] == square[:, 1]).all()
+    assert (arrays["turned"] == square.T).all() and store.load("b") is None
 
 
 def test_a_policy_is_known_by_its_source():

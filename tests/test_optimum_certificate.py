@@ -39,6 +39,7 @@ def test_accepts_the_optimum(fixed, schedule):
     assert certificate.value == certificate.bound == schedule.value
     assert certificate.gap == 0
     assert certificate.message == "optimal"
+    assert schedule.bound == certificate.bound and schedule.status == "optimal" and schedule.method
 
 
 def test_gap_is_in_the_units_of_the_rows(fixed, schedule):
@@ -87,6 +88,10 @@ TAMPERED = {
     "a smaller value stated": (
         lambda s: replace(s, value=s.value - 1),
         "states a value of",
+    ),
+    "another bound stated": (
+        lambda s: replace(s, bound=s.bound + 1),
+        "states a bound of",
     ),
     "one price too high": (
         lambda s: replace(s, prices=altered(s.prices, 3, s.prices[3] + 1)),
@@ -180,7 +185,7 @@ def test_one_changed_entry_shows(fixed, schedule):
 def test_a_schedule_from_elsewhere_can_be_proved():
     # Worked by hand: two slots, three keys; key 0 is worth 2 to row 2, key 1 only 1.
     rows = np.array([[1, 0, 0], [3, 1, 0], [2, 1, 0]])
-    schedule = Schedule(2, 0, 7, np.array([3, 1, 3]), np.array([0, 1]))
+    schedule = Schedule(2, 0, 7, np.array([3, 1, 3]), np.array([0, 1]), 7, "by hand")
     assert check_certificate(rows, schedule).optimal
     assert optimum_curve(rows, 2).values[-1] == 7
 

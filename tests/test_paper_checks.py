@@ -10,7 +10,7 @@ import pytest
 
 from h2o_theory.attention import attention_rows
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.paper_checks import load_register, run_check, select
 from h2o_theory.paper_checks import register as register_module
 from h2o_theory.paper_checks.algorithms import algorithm_1, algorithm_2, intended
@@ -168,17 +168,16 @@ def test_summary_counts_and_names_what_differs():
     row = next(row for row in REGISTER if row.verdict == FAILS)
     good = Outcome(row, Finding(FAILS, "s", "e", {}, {"n": 1}, True))
     bad = Outcome(row, Finding(HOLDS, "s", "e"))
-    assert "2 fails as stated" in summary([good, good]) and "2 have a repaired" in summary(
-        [good, good]
-    )
-    assert "1 differ from the register" in summary([good, bad])
-    assert "1 not run" in summary([Outcome(row, None, "no torch")])
+    both = summary([good, good])
+    assert "fails as stated: 2" in both and "For 2 of the 2 that fail" in both
+    assert "Different from the register: 1" in summary([good, bad])
+    assert "not run: 1" in summary([Outcome(row, None, "no torch")])
 
 
 def test_command_line_prints_the_table(capsys):
     assert main(["check", "def-D.1", "lemma-D.30"]) == 0
     out = capsys.readouterr().out
-    assert "fails as stated" in out and "as recorded" in out and "2 statements" in out
+    assert "fails as stated" in out and "as recorded" in out and "Of 2 statements" in out
     assert main(["check", "lemma-D.30", "--long"]) == 0
     out = capsys.readouterr().out
     assert "counterexample" in out and "eps0" in out and "passes with" in out
@@ -190,6 +189,25 @@ def test_command_line_prints_the_table(capsys):
 def test_command_line_refuses_an_unknown_id(capsys):
     assert main(["check", "lemma-Z"]) == 2
     assert "lemma-Z" in capsys.readouterr().err
+
+
+def test_slow_checks_are_left_out_on_request(monkeypatch, capsys):
+    monkeypatch.setattr("h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "", ""))
+    assert main(["check", "--fast", "def-D.1", "obs-topk"]) == 0
+    out = capsys.readouterr().out
+    assert "def-D.1" in out and "obs-topk" not in out
+    assert main(["check", "--fast", "obs-topk"]) == 2
+    assert "slow" in capsys.readouterr().err
+
+
+def test_a_missing_package_is_a_row_and_not_a_drift(monkeypatch, capsys):
+    def missing(row):
+        raise MissingDependency("a check needs a package", where=row.id, got="torch")
+
+    monkeypatch.setattr("h2o_theory.cli.check.run_check", missing)
+    assert main(["check", "lemma-D.45"]) == 1
+    out = capsys.readouterr().out
+    assert "not run" in out and "torch" in out
 
 
 def test_command_line_exits_with_3_on_drift(monkeypatch, capsys):

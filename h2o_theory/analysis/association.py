@@ -80,8 +80,8 @@ def association(table, ledger, scope, *, replicates=1000):
     -------
     DataFrame
         scope, centrality, statistic, value, low, high, p, words. The statistics: ``Spearman``
-        and ``Kendall`` with bootstrap intervals over words (Spearman with the p of a plain
-        permutation test); ``partial`` (Spearman, :data:`CONTROLS` held fixed, p of a
+        and ``Kendall`` with bootstrap intervals over words (p of both: a plain permutation test of
+        Spearman's); ``partial`` (Spearman, :data:`CONTROLS` held fixed, p of a
         Freedman-Lane permutation test); ``within frequency``: mean and range of Spearman's
         correlation when attention is permuted among words of equal frequency, and the share of
         permutations as far from their mean as the observed value.

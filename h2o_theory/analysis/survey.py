@@ -1,6 +1,5 @@
 """One pass over the rows of a trace: all that the analysis needs to know of them."""
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from h2o_theory.analysis.hitters import HitterHistory, HitterTrack
 from h2o_theory.analysis.tally import RowTallies, RowTally
 from h2o_theory.attention import SPARSITY_THRESHOLD
+from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument
 
@@ -127,18 +127,15 @@ def survey_rows(
     O(L H T^2 log T) time. A worker holds one block of rows, 8 G x 256 x T bytes, a sorted copy,
     and 128 snapshots of T scores; nothing holds a T x T matrix.
     """
-    _check(share, n_sink, threshold, workers)
-    chosen = trace.layers if layers is None else tuple(layers)
-    heads = [(layer, kv) for layer in chosen for kv in trace.kv_heads(layer)]
-    if not heads:
-        raise BadArgument("no layer was chosen", where="layers")
+    _check(share, n_sink, threshold)
+    threads, heads = thread_count(workers), chosen_heads(trace, layers)
 
     def survey(head):
         return _survey_head(trace, *head, share, n_sink, threshold)
 
     # The first head compiles the kernels; alone, so that threads do not wait for one another.
     found = [survey(heads[0])]
-    found += in_threads(survey, heads[1:], workers or os.cpu_count() or 1, progress, "rows read")
+    found += in_threads(survey, heads[1:], threads, progress, "rows read")
     return Survey(trace, share, n_sink, threshold, tuple(found))
 
 
@@ -158,15 +155,12 @@ def accumulated(trace, layers=None, *, workers=None, progress=None):
     array [T]
         As :meth:`Survey.received`, in about half the time of a survey.
     """
-    chosen = trace.layers if layers is None else tuple(layers)
-    heads = [(layer, kv) for layer in chosen for kv in trace.kv_heads(layer)]
+    heads = chosen_heads(trace, layers)
 
     def received(head):
         return sum(rows.sum(axis=1) for _, rows in trace.blocks(*head))
 
-    found = in_threads(
-        received, heads, workers or os.cpu_count() or 1, progress, f"rows of {trace.name}"
-    )
+    found = in_threads(received, heads, thread_count(workers), progress, f"rows of {trace.name}")
     return np.concatenate(found).mean(axis=0)
 
 
@@ -182,11 +176,9 @@ def _survey_head(trace, layer, kv_head, share, n_sink, threshold):
     return HeadSurvey(layer, kv_head, received, track.history(), tally.tallies())
 
 
-def _check(share, n_sink, threshold, workers):
+def _check(share, n_sink, threshold):
     for name, value in (("share", share), ("threshold", threshold)):
         if not 0 < value < 1:
             raise BadArgument("not a share", where=name, got=value, expected="between 0 and 1")
     if n_sink < 0:
         raise BadArgument("a negative number of sinks", where="n_sink", got=n_sink)
-    if workers is not None and workers < 1:
-        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
-from h2o_theory.errors import MissingDependency
+from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.paper_checks import load_register, run_check, select
 from h2o_theory.paper_checks.outcome import Outcome, summary
 from h2o_theory.report import refuse_existing
@@ -41,6 +41,8 @@ def run(arguments):
     chosen = select(load_register(), arguments.ids)
     if arguments.fast:
         chosen = [statement for statement in chosen if not statement.slow]
+        if not chosen:
+            raise BadArgument("all of these checks are slow", where="--fast", hint="Leave it out.")
     outcomes = []
     with shown_progress() as progress:
         for done, statement in enumerate(chosen, start=1):

@@ -102,3 +102,7 @@ def _draw(result, path):
         from h2o_theory.figures.fidelity import fidelity_figure
 
         fidelity_figure(result).savefig(path.with_suffix(".png"))
+    if result.name == "ladder":
+        from h2o_theory.figures.live import ladder_figure
+
+        ladder_figure(result).savefig(path.with_suffix(".png"))

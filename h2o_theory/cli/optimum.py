@@ -8,8 +8,9 @@ import pandas as pd
 
 from h2o_theory.cli.common import integers, print_json, print_table, say, shown_progress
 from h2o_theory.cli.provenance import provenance
-from h2o_theory.engine import certified_interval, certified_optimum, replay
+from h2o_theory.engine import certified_interval, certified_optimum, ratio_intervals, replay
 from h2o_theory.errors import BadArgument
+from h2o_theory.policies import make_policy, parse_policies
 from h2o_theory.report import refuse_existing, save_results, summary_table
 from h2o_theory.trace import open_trace
 
@@ -43,8 +44,8 @@ def add_parser(verbs):
     parser.add_argument(
         "--interval",
         action="store_true",
-        help="certified bounds from both sides in place of the exact optimum: for long traces; "
-        "no policies and no split",
+        help="certified bounds from both sides in place of the exact optimum, and so of the "
+        "policies' ratios: for long traces; no split",
     )
     parser.add_argument(
         "--time-limit", type=float, metavar="S", help="with --interval: seconds per head and budget"
@@ -98,13 +99,19 @@ def _compute(trace, arguments, progress):
         "workers": arguments.workers,
         "progress": progress,
     }
+    policies = [] if arguments.policy == "none" else parse_policies(arguments.policy)
+    seeded = common | {"seed": arguments.seed}
     if arguments.interval:
         found = certified_interval(
             trace, arguments.budget, time_limit=arguments.time_limit, **common
         )
-        return {"heads": found}, None
-    names = "optimum" if arguments.policy == "none" else f"{arguments.policy},optimum"
-    results = replay(trace, names, arguments.budget, seed=arguments.seed, **common)
+        if arguments.policy == "none":
+            return {"heads": found}, None
+        results = replay(trace, policies, arguments.budget, optimum=False, **seeded)
+        return {"heads": found, "policies": _by_policy(ratio_intervals(results, found))}, None
+    if not any(policy.name == "optimum" for policy in policies):
+        policies.append(make_policy("optimum"))
+    results = replay(trace, policies, arguments.budget, **seeded)
     found = certified_optimum(trace, arguments.budget, pooled=not arguments.no_pooled, **common)
     _require_agreement(results, found.heads)
     if found.splits.pooled_mass.isna().all() and not arguments.no_pooled:
@@ -118,7 +125,7 @@ def _compute(trace, arguments, progress):
 
 def _require_agreement(results, heads):
     """The replay solves the optimum on its own: both must say the same."""
-    key = ["layer", "kv_head", "budget_tokens"]
+    key = ["layer", "kv_head", "budget"]
     replayed = results[results.policy == "optimum"].set_index(key).retained_mass
     certified = heads.set_index(key).optimum_mass
     assert np.allclose(certified, replayed.loc[certified.index], rtol=0, atol=1e-9)
@@ -142,6 +149,15 @@ def _by_budget(heads):
             }
         )
     return pd.DataFrame(lines)
+
+
+def _by_policy(intervals):
+    """One line per policy and budget: means over heads of the bounds of the ratios."""
+    means = [name for name in intervals.columns if "ratio" in name or name == "retained_mass"]
+    key = ["budget_tokens", "budget", "policy", "parameters"]
+    table = intervals.groupby(key, sort=False)[means].mean().reset_index()
+    table = table.sort_values(["budget_tokens", "ratio_least"], ascending=[True, False])
+    return table[["policy", "parameters", "budget", "budget_tokens", *means]]
 
 
 def _save(tables, figure, out, origin):

@@ -7,6 +7,7 @@ from h2o_theory.engine.certified import (
     certified_optimum,
 )
 from h2o_theory.engine.plain import PlainPolicy
+from h2o_theory.engine.ratios import ratio_intervals
 from h2o_theory.engine.replay import COLUMNS, replay
 from h2o_theory.engine.schedules import schedules
 from h2o_theory.engine.tasks import resolved_parts
@@ -18,6 +19,7 @@ __all__ = [
     "PlainPolicy",
     "certified_interval",
     "certified_optimum",
+    "ratio_intervals",
     "read_budget_matrix",
     "replay",
     "resolved_parts",

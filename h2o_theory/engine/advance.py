@@ -25,18 +25,10 @@ MEAN, MAX, FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "fi
 def gather(rows, g, b, position, n, out):
     """Copy the visible entries of a full row to ``out`` and return their sum.
 
-    An empty ``position`` stands for the first n keys, whatever they are.
-
     Unsigned indices spare the check for negative ones, and reassociation lets the sum use vector
     units: together twice as quick.
     """
     mass = 0.0
-    if position.size == 0:
-        for i in range(n):
-            value = rows[g, b, np.uint64(i)]
-            out[i] = value
-            mass += value
-        return mass
     for i in range(n):
         value = rows[g, b, np.uint64(position[i])]
         out[i] = value

@@ -168,7 +168,7 @@ def resolve_budgets(trace, budgets, heads, prefill):
 def _as_list(budgets):
     if isinstance(budgets, str):
         budgets = [part for part in budgets.split(",") if part.strip()]
-    elif isinstance(budgets, int | float | dict | BudgetMatrix) or callable(budgets):
+    elif isinstance(budgets, dict) or not hasattr(budgets, "__iter__"):
         budgets = [budgets]
     elif isinstance(budgets, np.ndarray) and budgets.ndim == 2:
         budgets = [budgets]

@@ -1,13 +1,13 @@
 """The exact optimum of every head of a trace, proved, and the best split of a total budget."""
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
-from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.optimum import (
     FRACTION_BITS,
     check_certificate,
@@ -110,7 +110,7 @@ def certified_optimum(
     largest = max(asked.values())
 
     def solve(head):
-        rows = _mean_rows(trace, *head)
+        rows = HeadRows(trace, *head).square()
         fixed = to_fixed_point(rows)
         most = min(trace.tokens, 2 * largest)
         curve = optimum_curve(fixed, most, budgets=asked.values(), prefill=prefill)
@@ -174,7 +174,7 @@ def certified_interval(
     heads, asked, workers = _checked(trace, budgets, prefill, layers, kv_heads, workers)
 
     def bound(head):
-        rows = _mean_rows(trace, *head).astype(np.float32)
+        rows = HeadRows(trace, *head).square().astype(np.float32)
         found = []
         for text, k in asked.items():
             interval = optimum_interval(rows, k, prefill=prefill, time_limit=time_limit)
@@ -190,33 +190,10 @@ def certified_interval(
 
 def _checked(trace, budgets, prefill, layers, kv_heads, workers):
     """The heads, ``{budget as asked: tokens}`` and the number of threads."""
-    if not 0 <= prefill < trace.tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {trace.tokens - 1}",
-        )
-    if workers is not None and workers < 1:
-        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
+    checked_prefill(prefill, trace.tokens)
+    threads, heads = thread_count(workers), chosen_heads(trace, layers, kv_heads)
     asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
-    heads = [
-        (layer, kv_head)
-        for layer in (trace.layers if layers is None else layers)
-        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
-    ]
-    for layer, kv_head in heads:
-        trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before anything is solved
-    if not heads:
-        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
-    return heads, asked, workers or os.cpu_count() or 1
-
-
-def _mean_rows(trace, layer, kv_head):
-    rows = np.empty((trace.tokens, trace.tokens))
-    for start, block in trace.blocks(layer, kv_head):
-        rows[start : start + block.shape[1]] = block.mean(axis=0)
-    return rows
+    return heads, asked, threads
 
 
 def _head_row(head, text, fixed, schedule):
@@ -252,7 +229,7 @@ def _exact_split(trace, curves, total, workers, progress):
 
         def extend(head):
             old = curves[head]
-            fixed = to_fixed_point(_mean_rows(trace, *head))
+            fixed = to_fixed_point(HeadRows(trace, *head).square())
             most = min(trace.tokens, 2 * old.values.size)
             return optimum_curve(fixed, most, budgets=old.schedules.keys(), prefill=old.prefill)
 

@@ -10,7 +10,7 @@ from numba import njit
 from h2o_theory.optimum import FRACTION_BITS
 from h2o_theory.policies.access import is_access
 
-__all__ = ["HeadTotals", "Measure", "topk_mass"]
+__all__ = ["HeadTotals", "Measure"]
 
 _FAST = {"reassoc", "nsz", "contract"}
 _UNIT = 2.0**FRACTION_BITS
@@ -181,10 +181,3 @@ class HeadTotals:
         Forgets history (keys may come back), so it is at least the optimum.
         """
         return int(self._ranked[:budget].sum())
-
-
-def topk_mass(fixed, budgets, prefill):
-    """Per-row top-k bound of fixed-point rows [T, T] at each budget, ``{k: sum}``."""
-    descending = -np.sort(-fixed[prefill:], axis=-1)
-    sums = np.cumsum(descending.sum(axis=0))
-    return {budget: int(sums[budget - 1]) for budget in budgets}

@@ -39,7 +39,7 @@ def record(task, context, schedule, measure, totals, optima, sparsity):
         "retained_mass_full": float(retained[is_full].mean()) if is_full.any() else np.nan,
         **_against_the_optimum(task, measure.total_fixed(), optima, n_rows),
         "topk_mass": topk * _UNIT / n_rows,
-        "topk_bound_ratio": np.nan if reference else measure.total_fixed() / topk,
+        "topk_bound_ratio": np.nan if reference or topk == 0 else measure.total_fixed() / topk,
         "output_error": measure.output_error(),
         "kl": measure.divergence(),
         "hit_rate": measure.hits() / totals.accesses,

@@ -1,16 +1,13 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
-import os
-
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
+from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import replay_head
 from h2o_theory.engine.shared import decide_shared
-from h2o_theory.engine.tasks import chosen_heads, make_tasks
+from h2o_theory.engine.tasks import make_tasks
 from h2o_theory.engine.threads import in_threads
-from h2o_theory.errors import BadArgument
 
 __all__ = ["COLUMNS", "replay", "results_table"]
 
@@ -116,24 +113,20 @@ def replay(
     policy, O(T^2 log T) for the top-k bound; O(G B T) memory. The optimum takes O(K T^2) time up
     to the largest budget K and 24 T^2 bytes; each clairvoyant policy 16 T^2 bytes.
     """
+    threads = thread_count(workers)
     heads = chosen_heads(trace, layers, kv_heads)
     tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
-    if workers is not None and workers < 1:
-        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
     first = tasks[heads[0]]
     compile_policies([task.policy for task in first], progress)
-    threads = workers or os.cpu_count() or 1
     layers = sorted({layer for layer, _ in heads})
-    # One thread of matrix products each: more would compete, and sums could depend on how many.
-    with threadpool_limits(1, user_api="blas"):
-        shared = decide_shared(trace, layers, first, threads, progress)
-        results = in_threads(
-            lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
-            heads,
-            threads,
-            progress,
-            "replay",
-        )
+    shared = decide_shared(trace, layers, first, threads, progress)
+    results = in_threads(
+        lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
+        heads,
+        threads,
+        progress,
+        "replay",
+    )
     return results_table(trace, [record for records in results for record in records])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["Block", "HeadRows", "rows_per_block", "sink_share"]
 
-_BLOCK_BYTES = 2**20
+_BLOCK_BYTES = 2**19
 """Rows of a block up to this size stay in the processor's cache while all policies read them."""
 
 _KEPT_BYTES = 64 * 2**20
@@ -46,7 +46,7 @@ def sink_share(trace, layer, rows):
 
 
 def rows_per_block(group, tokens):
-    """How many rows [group, B, tokens] make a block: about 1 MiB, from 32 to 256 of them."""
+    """How many rows [group, B, tokens] make a block: about 512 KiB, from 32 to 256 of them."""
     return min(max(_BLOCK_BYTES // (8 * group * tokens), 32), 256)
 
 

@@ -1,13 +1,10 @@
 """The schedules of one policy, for whoever measures something else than a replay does."""
 
-import os
-
-from threadpoolctl import threadpool_limits
-
+from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import head_schedules
 from h2o_theory.engine.shared import decide_shared
-from h2o_theory.engine.tasks import chosen_heads, make_tasks
+from h2o_theory.engine.tasks import make_tasks
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument
 
@@ -52,21 +49,20 @@ def schedules(
     One pass over the rows in blocks of B, O(G B T) memory; a clairvoyant policy takes 16 T^2 bytes
     a head and ``optimum`` 24 T^2.
     """
+    threads = thread_count(workers)
     heads = chosen_heads(trace, layers, kv_heads)
     tasks = make_tasks(trace, [policy], budget, heads, prefill=prefill, seed=seed)
     first = tasks[heads[0]]
     if len(first) != 1:
         raise BadArgument("one budget is needed", where="budget", got=len(first), expected=1)
     compile_policies([first[0].policy], progress)
-    threads = workers or os.cpu_count() or 1
-    with threadpool_limits(1, user_api="blas"):
-        layers = sorted({layer for layer, _ in heads})
-        shared = decide_shared(trace, layers, first, threads, progress)
-        found = in_threads(
-            lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
-            heads,
-            threads,
-            progress,
-            "schedules",
-        )
+    layers = sorted({layer for layer, _ in heads})
+    shared = decide_shared(trace, layers, first, threads, progress)
+    found = in_threads(
+        lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
+        heads,
+        threads,
+        progress,
+        "schedules",
+    )
     return dict(zip(heads, found, strict=True))

@@ -10,11 +10,33 @@ candidates evicts. One walk of O(m) serves every budget.
 import numpy as np
 from numba import float64, int64, njit, void
 
-from h2o_theory.engine.advance import compiled_loop, visible_row, welcome
+from h2o_theory.engine.advance import FIRST, MAX, MEAN, compiled_loop, welcome
 from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
 from h2o_theory.policies.base import checked_parts
 
 __all__ = ["StackRun", "compiled_stack_pass"]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+def whole_row(rows, sink_share, b, n, raw, reduction, row):
+    """Row b over all n keys that have arrived: :func:`visible_row` without the gathering."""
+    group = rows.shape[0] if reduction != FIRST else 1
+    for g in range(group):
+        own, scale = rows[g, b, :n], 1.0
+        if not raw:
+            mass = sink_share[g, b] + own.sum()
+            scale = 1.0 / mass if mass > 0.0 else 0.0
+        if reduction == MEAN:
+            scale /= group
+        if g == 0:
+            for i in range(n):
+                row[i] = own[i] * scale
+        elif reduction == MAX:
+            for i in range(n):
+                row[i] = max(row[i], own[i] * scale)
+        else:
+            for i in range(n):
+                row[i] += own[i] * scale
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -62,24 +84,22 @@ def stack_pass(
     table,
     settings,
     row,
-    spare,
     out,
 ):
     """Replay rows ``start .. start + B`` at all levels; the state carries over between blocks.
 
     ``limits`` is (height, window, prefill, n_sink, needs_rows, raw, reduction), its first entry
-    the number of tokens on the stack, updated. Rows are seen whole. ``levels`` are the places for
+    the number of tokens on the stack, updated. ``levels`` are the places for
     candidates of each budget, ascending. ``out[j, i]`` is the step at which level i evicted
     token j.
     """
     height, window, prefill, n_sink = limits[0], limits[1], limits[2], limits[3]
-    every = position[:0]
     for b in range(rows.shape[1]):
         t = start + b
         n = t + 1
         welcome(t, t, features, position, score, per_slot)
         if limits[4]:
-            visible_row(rows, sink_share, b, every, n, limits[5], limits[6], row, spare)
+            whole_row(rows, sink_share, b, n, limits[5], limits[6], row)
         observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
         if t < prefill - 1:
             continue
@@ -104,7 +124,6 @@ _SIGNATURE = void(
     float64[:, ::1],
     float64[::1],
     float64[:, ::1],
-    float64[::1],
     float64[::1],
     float64[::1],
     int64[:, ::1],
@@ -140,7 +159,7 @@ class StackRun:
         self._features = features_of(policy, context)
         self._per_slot = np.zeros((tokens, self._features.shape[1] + per_slot))
         self._memory = np.zeros(memory)
-        self._row, self._spare = np.zeros(tokens), np.zeros(tokens)
+        self._row = np.zeros(tokens)
         self._settings, self._table = policy.settings(context), future_table(policy, mean_rows)
         self._out = np.full((tokens, len(contexts)), tokens, dtype=np.int64)
         self.schedules = [self._out[:, place] for place in np.argsort(order)]
@@ -162,6 +181,5 @@ class StackRun:
             self._table[start : start + rows.shape[1]],
             self._settings,
             self._row,
-            self._spare,
             self._out,
         )

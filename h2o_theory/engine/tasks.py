@@ -1,32 +1,14 @@
 """What a replay is to do on each kv_head, checked and resolved before any work starts."""
 
+from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_heads
 from h2o_theory.engine.budgets import resolve_budgets
 from h2o_theory.engine.head import Task
 from h2o_theory.engine.tensors import check_tensors
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.policies.base import checked_parts
 
-__all__ = ["check_policies", "chosen_heads", "make_tasks", "resolved_parts"]
-
-
-def chosen_heads(trace, layers=None, kv_heads=None):
-    """The (layer, kv_head) pairs to replay; raises OutOfRange or BadArgument for a bad choice."""
-    heads = []
-    for layer in trace.layers if layers is None else layers:
-        available = trace.kv_heads(layer)
-        for kv_head in available if kv_heads is None else kv_heads:
-            if kv_head not in available:
-                raise OutOfRange(
-                    "the trace holds no such kv_head",
-                    where=f"{trace.name}, layer {layer}",
-                    got=kv_head,
-                    expected=" or ".join(map(str, available)),
-                )
-            heads.append((layer, kv_head))
-    if not heads:
-        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
-    return list(dict.fromkeys(heads))
+__all__ = ["check_policies", "make_tasks", "resolved_parts"]
 
 
 def check_policies(policies):
@@ -54,13 +36,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
     UnknownPolicy, BadBudget, OutOfRange, BadArgument
     """
     policies = check_policies(policies)
-    if not 0 <= prefill < trace.tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {trace.tokens - 1}",
-        )
+    prefill, seed = checked_prefill(prefill, trace.tokens), checked_seed(seed)
     if not optimum and any(policy.name == "optimum" for policy in policies):
         raise BadArgument(
             "the policy optimum cannot run without the optimum",

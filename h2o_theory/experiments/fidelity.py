@@ -8,7 +8,7 @@ import pandas as pd
 from h2o_theory.engine import replay
 from h2o_theory.experiments.global_statistics import recorded, schedules_of
 from h2o_theory.experiments.result import ExperimentResult
-from h2o_theory.experiments.study import Arm, policy_arm
+from h2o_theory.experiments.study import FULL, Arm, policy_arm
 from h2o_theory.live.evaluate import evaluate
 from h2o_theory.policies import make_policy, parse_budget
 from h2o_theory.statistics import spearman
@@ -140,7 +140,7 @@ def _replayed(study, window, policies, budgets):
 def _everywhere(study, policies, budgets):
     points = []
     for window in range(len(study.windows)):
-        full = study.full(window).losses
+        full = study.cell(window, FULL)[1]["losses"]
         table = _replayed(study, window, policies, budgets)
         means = table.groupby(["asked", "budget"], sort=False)[list(METRICS)].mean()
         for (policy, budget), measures in means.iterrows():
@@ -162,7 +162,7 @@ def _everywhere(study, policies, budgets):
 
 def _single(study, policies, budget, layers):
     table = _replayed(study, 0, policies, [budget])
-    full, points = study.full(0).losses, []
+    full, points = study.cell(0, FULL)[1]["losses"], []
     for policy in policies:
         for layer in layers:
             chosen = (table["asked"] == policy) & (table["layer"] == layer)

@@ -8,8 +8,9 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.figures.looks import policy_look
 from h2o_theory.figures.series import label_series
 from h2o_theory.figures.style import INK, blank, draw_series, log_numbers, plain, styled
+from h2o_theory.policies import parse_budget
 
-__all__ = ["LiveSetting", "loss_figure"]
+__all__ = ["LiveSetting", "ladder_figure", "loss_figure"]
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,15 @@ def loss_figure(summary, setting):
     right.axhline(0, color=INK, linewidth=0.9, linestyle=":")
     left.set_yscale("log")
     log_numbers(left.yaxis, left.get_ylim()[1] / left.get_ylim()[0])
+    left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    # Good policies differ by hundredths and bad ones by whole nats; some lose nothing at all.
+    right.set_yscale("symlog", linthresh=0.05, linscale=0.7)
+    right.yaxis.set_major_locator(FixedLocator([0, 0.05, 0.1, 0.3, 1, 3]))
+    right.yaxis.set_minor_locator(NullLocator())
+    right.set_ylim(bottom=min(-0.02, 1.2 * float(table["loss_increase"].min())))
+    right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     left.set_ylabel("perplexity  (log, lower is better)")
-    right.set_ylabel("loss increase  (nats per token, lower is better)")
+    right.set_ylabel("loss increase  (nats per token,\nlog above 0.05, lower is better)")
     budgets = table.groupby("budget_tokens")["budget"].first()
     for axes in (left, right):
         axes.set_xscale("log")
@@ -101,3 +109,26 @@ def loss_figure(summary, setting):
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center")
     return figure
+
+
+def ladder_figure(result):
+    """:func:`loss_figure` of the experiment ``ladder``.
+
+    Parameters
+    ----------
+    result : ExperimentResult
+        Of :func:`h2o_theory.experiments.budgets.budget_ladder`.
+    """
+    setting = result.setting
+    tokens = setting["tokens"]
+    asked = [parse_budget(budget).resolve(tokens) for budget in result.table["budget"]]
+    return loss_figure(
+        result.table.assign(budget_tokens=asked, parameters=""),
+        LiveSetting(
+            model=setting["id"],
+            text=setting["text"],
+            tokens=tokens,
+            windows=setting["windows"],
+            scored=int(result.table["n"].max()),
+        ),
+    )

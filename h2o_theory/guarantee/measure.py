@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.engine import schedules
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.engine.arguments import checked_prefill, chosen_heads
+from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.guarantee.tables import Guarantee, head_summary, step_table
 from h2o_theory.policies import parse_budgets, parse_policies
 from h2o_theory.submodular import (
@@ -85,23 +86,8 @@ def measure_guarantee(
     _require_function(function, "function", READINGS)
     if approximate is not None:
         _require_function(approximate, "approximate", ("cached", *READINGS))
-    layers = trace.layers if layers is None else tuple(layers)
-    heads = [
-        (layer, kv_head)
-        for layer in layers
-        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
-    ]
-    if not heads:
-        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
-    for layer, kv_head in heads:
-        trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before anything is measured
-    if not 0 <= prefill < trace.tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {trace.tokens - 1}",
-        )
+    heads = chosen_heads(trace, layers, kv_heads)
+    checked_prefill(prefill, trace.tokens)
     policy, asked = _one_policy(policy), _one_budget(budget)
     tokens = asked.resolve(trace.tokens)
     steps_with_a_choice(trace.tokens, tokens, prefill)

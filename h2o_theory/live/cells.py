@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -55,6 +56,8 @@ class CellStore:
 
     def save(self, cell, record, arrays):
         """Keep a finished cell; it appears whole or not at all."""
+        # safetensors writes the memory of an array, whatever its strides say.
+        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         beside = self._path(cell).with_suffix(f".{os.getpid()}.part")
         try:
             with open(beside, "wb") as file:

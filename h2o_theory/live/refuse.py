@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.engine.arguments import checked_prefill
+from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import TENSORS, Policy, parse_budget, parse_policies
 
 __all__ = ["check_policy_runs_live", "resolve_budgets"]
@@ -93,13 +94,7 @@ def resolve_budgets(policy, budget, tokens, prefill):
     OutOfRange
         If the prompt leaves no row.
     """
-    if not 0 <= prefill < tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {tokens - 1}",
-        )
+    checked_prefill(prefill, tokens)
     if isinstance(budget, str | int):
         budget = parse_budget(budget).resolve(tokens)
     budgets = np.asarray(tokens if policy.name == "full" else budget)

@@ -1,18 +1,19 @@
 """Replay of masks: what each pattern retains at a budget, and how much of it comes back."""
 
-import os
 from dataclasses import fields
 
 import numpy as np
 import pandas as pd
 
 from h2o_theory.attention import renormalise
-from h2o_theory.engine.measure import topk_mass
+from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.measure import HeadTotals
+from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.masks.base import View, keep_largest
 from h2o_theory.masks.registry import parse_masks
-from h2o_theory.optimum import FRACTION_BITS, to_fixed_point
+from h2o_theory.optimum import FRACTION_BITS
 from h2o_theory.policies import parse_budgets
 from h2o_theory.policies.base import part_of
 
@@ -91,13 +92,15 @@ def replay_masks(
 
     Notes
     -----
-    O(T^2 log T) per mask and budget, O(block x T) memory beside 16 T^2 bytes for the bound.
+    O(T^2 log T) per mask and budget, O(block x T) memory.
     """
-    masks, heads, asked = _checked(trace, masks, budgets, prefill, layers, kv_heads, workers)
+    masks, heads, asked, threads = _checked(
+        trace, masks, budgets, prefill, layers, kv_heads, workers
+    )
     found = in_threads(
         lambda head: _replay_head(trace, head, masks, asked, prefill),
         heads,
-        workers or os.cpu_count() or 1,
+        threads,
         progress,
         "masks",
     )
@@ -110,16 +113,9 @@ def replay_masks(
 
 
 def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
-    masks = parse_masks(masks)
-    if not 0 <= prefill < trace.tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {trace.tokens - 1}",
-        )
-    if workers is not None and workers < 1:
-        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
+    masks, threads = parse_masks(masks), thread_count(workers)
+    checked_prefill(prefill, trace.tokens)
+    heads = chosen_heads(trace, layers, kv_heads)
     if trace.spec.content == "attention":
         for mask in masks:
             if mask.needs == "qk":
@@ -129,17 +125,8 @@ def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
                     got=trace.name,
                     hint="Record with --what qkv (store='qkv'), or choose strided, fixed or topk",
                 )
-    heads = [
-        (layer, kv_head)
-        for layer in (trace.layers if layers is None else layers)
-        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
-    ]
-    for layer, kv_head in heads:
-        trace.rows(layer, kv_head, 0, 1)  # refuses what does not exist before any work
-    if not heads:
-        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
     asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
-    return masks, heads, asked
+    return masks, heads, asked, threads
 
 
 def _replay_head(trace, head, masks, asked, prefill):
@@ -152,23 +139,15 @@ def _replay_head(trace, head, masks, asked, prefill):
     values = None
     if trace.has_values(layer):
         values = trace.values(layer, kv_head).astype(np.float64)
-    runs = [
-        _Run(mask, text, k, prefill, spec.sinks is not None)
-        for mask in masks
-        for text, k in asked.items()
-    ]
-    mean_rows = np.empty((trace.tokens, trace.tokens))
-    for start, rows in trace.blocks(layer, kv_head):
-        mean = rows.mean(axis=0)
-        mean_rows[start : start + len(mean)] = mean
+    runs = [_Run(mask, text, k, prefill) for mask in masks for text, k in asked.items()]
+    totals = HeadTotals(trace.tokens, prefill)
+    for block in HeadRows(trace, layer, kv_head):
+        totals.add(block)
         for run in runs:
-            run.add(rows, mean, start, values, extra)
-    fixed = to_fixed_point(mean_rows)
-    topk = topk_mass(fixed, sorted(set(asked.values())), prefill)
-    scored = trace.tokens - prefill
+            run.add(block, values, extra)
+    unit = 2.0**-FRACTION_BITS / (trace.tokens - prefill)
     return [
-        {"layer": layer, "kv_head": kv_head}
-        | run.result(topk[run.budget] * 2.0**-FRACTION_BITS / scored)
+        {"layer": layer, "kv_head": kv_head} | run.result(totals.topk(run.budget) * unit)
         for run in runs
     ]
 
@@ -208,22 +187,22 @@ def visible_keys(mask, budget, mean, start, totals, extra):
 class _Run:
     """One mask at one budget: its measures, accumulated over the blocks of a head."""
 
-    def __init__(self, mask, text, budget, prefill, sinks):
+    def __init__(self, mask, text, budget, prefill):
         self.mask, self.text, self.budget, self._prefill = mask, text, budget, prefill
-        self._sinks = sinks
         self._totals = self._left_out = None
         self._mass, self._count = 0.0, 0
         self._error = self._errors = self._kl = self._heads = 0.0
         self._seen, self._most, self._back = 0, 0, 0
 
-    def add(self, rows, mean, start, values, extra):
-        """Measure a block ``rows`` [G, B, T] that begins at row ``start``."""
+    def add(self, block, values, extra):
+        """Measure a :class:`h2o_theory.engine.rows.Block`."""
+        start, rows, mean, sink_share = block
         if self._totals is None:
             self._totals = np.zeros(mean.shape[1])
             self._left_out = np.zeros(mean.shape[1], dtype=bool)
         seen = visible_keys(self.mask, self.budget, mean, start, self._totals, extra)
         skip = min(max(self._prefill - start, 0), len(mean))
-        seen, rows = seen[skip:], rows[:, skip:]
+        seen, rows, sink_share = seen[skip:], rows[:, skip:], sink_share[:, skip:]
         if not len(seen):
             return
         sizes = seen.sum(axis=1)
@@ -239,21 +218,15 @@ class _Run:
         self._mass += float(mass.mean(axis=0).sum())
         self._count += len(seen)
         with np.errstate(divide="ignore"):
-            self._kl -= float(np.log(mass + self._sink_share(rows)[..., 0]).sum())
+            self._kl -= float(np.log(mass + sink_share).sum())
         self._heads += mass.size
         if values is not None:
             full = rows @ values
-            kept = renormalise(rows, seen, self._sink_share(rows))
+            kept = renormalise(rows, seen, sink_share[..., None])
             distance = np.linalg.norm(kept @ values - full, axis=-1)
             size = np.linalg.norm(full, axis=-1)
             self._error += float((distance[size > 0] / size[size > 0]).sum())
             self._errors += int((size > 0).sum())
-
-    def _sink_share(self, rows):
-        """What sinks without a key take of each row [G, B, 1]; exactly 0 without sinks."""
-        if not self._sinks:
-            return np.zeros((*rows.shape[:2], 1))
-        return 1 - rows.sum(axis=-1, keepdims=True)
 
     def result(self, topk):
         """The measures of the head; ``topk`` is the bound, a mean per scored row."""

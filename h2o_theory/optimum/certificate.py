@@ -83,6 +83,8 @@ def check_certificate(fixed, schedule):
         faults.append(f"the schedule states a value of {schedule.value}, its rows give {value}")
     bound, price_faults = _bound(fixed, schedule)
     faults += price_faults
+    if bound is not None and bound != schedule.bound:
+        faults.append(f"the schedule states a bound of {schedule.bound}, its prices give {bound}")
     gap = None if value is None or bound is None else bound - value
     if feasible and gap:
         faults.append(f"not proved optimal: the bound exceeds the value by {gap}")

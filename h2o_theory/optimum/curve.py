@@ -150,4 +150,5 @@ def _schedule(budget, prefill, values, planned, prices):
     evicted_at = keep_slots_full(planned, budget, prefill)
     evicted_at.flags.writeable = False
     prices.flags.writeable = False
-    return Schedule(budget, prefill, int(values[budget - 1]), evicted_at, prices)
+    value = int(values[budget - 1])
+    return Schedule(budget, prefill, value, evicted_at, prices, value, "successive shortest paths")

@@ -147,7 +147,7 @@ def optimum_interval(rows, budget, *, prefill=0, steps=60, time_limit=None):
     method = f"constant price and {taken} subgradient steps; price-guided schedule"
     evicted_at.flags.writeable = False
     prices.flags.writeable = False
-    schedule = Schedule(budget, prefill, lower, evicted_at, prices)
+    schedule = Schedule(budget, prefill, lower, evicted_at, prices, upper, method)
     return Interval(lower, upper, schedule, status, taken, method, tokens)
 
 

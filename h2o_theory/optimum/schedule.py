@@ -10,7 +10,10 @@ __all__ = ["Schedule", "first_shared_row", "keep_slots_full"]
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """One offline-optimal eviction schedule and its dual prices (both read-only).
+    """One offline eviction schedule, the dual prices that bound the optimum, and how it was found.
+
+    Everything here is what the solver states; :func:`check_certificate` recomputes it from the
+    rows. Arrays are read-only.
 
     Attributes
     ----------
@@ -25,6 +28,10 @@ class Schedule:
     prices : numpy.ndarray [T - max(prefill, 1)] int64
         Price of one retained slot during row ``max(prefill, 1) + i``, in the units of ``value``.
         Zero wherever a slot is to spare.
+    bound : int
+        No schedule of this budget retains more, by weak duality at ``prices``; same units.
+    method : str
+        How schedule and prices were obtained.
     """
 
     budget: int
@@ -32,6 +39,18 @@ class Schedule:
     value: int
     evicted_at: np.ndarray
     prices: np.ndarray
+    bound: int
+    method: str
+
+    @property
+    def gap(self):
+        """``bound - value``: by how much the optimum may exceed this schedule; 0 if optimal."""
+        return self.bound - self.value
+
+    @property
+    def status(self):
+        """``"optimal"`` if the bound is met, else ``"feasible"``."""
+        return "optimal" if self.gap == 0 else "feasible"
 
 
 def first_shared_row(prefill):

@@ -70,31 +70,32 @@ def optimum_at(fixed, budget, *, prefill=0):
     first = first_shared_row(prefill)
     value = int(fixed.diagonal()[prefill:].sum())
     planned, prices = np.full(tokens, tokens - 1), np.zeros(0, dtype=np.int64)
+    method = "no row shares retained entries"
     if first < tokens:
-        gained, ends, prices = _solve(fixed, first, budget - 1)
+        gained, ends, prices, method = _solve(fixed, first, budget - 1)
         value += gained
         planned[:-1] = first - 1 + ends
     evicted_at = keep_slots_full(planned, budget, prefill)
     evicted_at.flags.writeable = False
     prices.flags.writeable = False
-    return Schedule(budget, prefill, value, evicted_at, prices)
+    return Schedule(budget, prefill, value, evicted_at, prices, value, method)
 
 
 def _solve(fixed, first, slots):
-    """Gain, ends and prices of the optimum of ``slots`` retained slots; at least one shared row."""
+    """Gain, ends, prices and method of the optimum of ``slots`` slots; at least one shared row."""
     network = build_network(fixed, first)
     potential = np.zeros(fixed.shape[0] - first + 1, dtype=np.int64)
     np.cumsum(_first_prices(fixed, first, slots), out=potential[1:])
     plan = new_plan(network, potential, slots)
-    ends = plan.ends
+    ends, method = plan.ends, "prices by subgradient steps, repaired along shortest paths"
     if not settle_excess(network, plan, slots * potential.size):
         flow = empty_flow(fixed, first, network)
         augment(network, flow, np.zeros(slots, dtype=np.int64))
-        ends, potential = flow.ends, flow.potential
+        ends, potential, method = flow.ends, flow.potential, "successive shortest paths"
     gained = sum(network.sums[network.offset + ends].tolist())
     surplus = best_ends(network, potential, np.empty_like(ends))
     assert gained == slots * int(potential[-1] - potential[0]) + surplus, "not optimal"
-    return gained, ends, np.diff(potential)
+    return gained, ends, np.diff(potential), method
 
 
 def _first_prices(fixed, first, slots):

@@ -65,8 +65,9 @@ def parse_budgets(budgets):
     """Read a list of budgets, or one comma-separated string of them, or a single one."""
     if isinstance(budgets, str):
         budgets = [part for part in budgets.split(",") if part.strip()]
-    elif isinstance(budgets, int | float):
+    elif not hasattr(budgets, "__iter__"):
         budgets = [budgets]
+    budgets = list(budgets)
     if not budgets:
         raise BadBudget("no budget was given", expected=_EXPECTED)
     return [parse_budget(budget) for budget in budgets]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import h2o_theory
-from h2o_theory.engine.tasks import check_policies, chosen_heads, make_tasks
+from h2o_theory.engine.arguments import chosen_heads
+from h2o_theory.engine.tasks import check_policies, make_tasks
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import Policy
 from h2o_theory.trace import Trace, open_trace

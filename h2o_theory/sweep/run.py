@@ -2,10 +2,10 @@
 
 import contextlib
 import dataclasses
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from h2o_theory.engine.arguments import thread_count
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.errors import BadArgument, CorruptCell
 from h2o_theory.policies import parse_policies
@@ -90,14 +90,13 @@ def run_sweep(spec, out, *, workers=None, shard=None, dask=None, progress=None):
     the others go on, and the next run tries it again.
     """
     spec, store = as_spec(spec), CellStore(out)
-    if workers is not None and workers < 1:
-        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
+    processes = thread_count(workers)
     traces, cells = plan_cells(spec)
     mine = _part(group_cells(spec, cells), shard)
     units, corrupt = unfinished(store, mine)
     compile_policies(parse_policies(spec.policies), progress)
     ran, total = 0, sum(len(unit.cells) for unit in units)
-    with contextlib.closing(execute(units, workers or os.cpu_count() or 1, dask)) as finished:
+    with contextlib.closing(execute(units, processes, dask)) as finished:
         for results in finished:
             for key, record, reason in results:
                 if reason is None:

@@ -1,13 +1,13 @@
 """Replay of policies on transformed keys and values, at equal bytes."""
 
-import os
 from dataclasses import fields
 
 import pandas as pd
 
 from h2o_theory.engine import schedules
+from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
 from h2o_theory.engine.threads import in_threads
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
+from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import parse_budgets, parse_policies
 from h2o_theory.transforms.base import FULL_BITS
 from h2o_theory.transforms.exact import Exact
@@ -99,11 +99,13 @@ def replay_transforms(
     transform and budget.
     """
     policies, transforms = parse_policies(policies), parse_transforms(transforms)
-    heads = _checked(trace, prefill, layers, kv_heads, workers)
+    checked_prefill(prefill, trace.tokens)
+    threads, heads = thread_count(workers), chosen_heads(trace, layers, kv_heads)
+    _require_tensors(trace, heads)
     asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
     jobs = _jobs(trace, policies, transforms, asked, heads)
-    records, threads = [], workers or os.cpu_count() or 1
-    exact, last = TransformedTrace(trace, Exact(), prefill), None
+    records, last = [], None
+    exact = TransformedTrace(trace, Exact(), prefill)
     for number, (which, policy, text, entries) in enumerate(jobs, start=1):
         if which != last:
             view, last = TransformedTrace(trace, transforms[which], prefill), which
@@ -146,32 +148,16 @@ def _bits(entries, spec):
     return FULL_BITS * entries * (spec.head_dim + spec.value_dim)
 
 
-def _checked(trace, prefill, layers, kv_heads, workers):
+def _require_tensors(trace, heads):
+    """Refuse a trace without queries, keys and values before any work."""
     if trace.spec.content == "attention":
         raise BadArgument(
             "transforms need queries and keys, and the trace holds attention alone",
             where=trace.name,
             hint="Record with --what qkv (store='qkv')",
         )
-    if not 0 <= prefill < trace.tokens:
-        raise OutOfRange(
-            "prefill leaves no row to score",
-            where="prefill",
-            got=prefill,
-            expected=f"0 to {trace.tokens - 1}",
-        )
-    if workers is not None and workers < 1:
-        raise BadArgument("no worker", where="workers", got=workers, expected="at least 1")
-    heads = [
-        (layer, kv_head)
-        for layer in (trace.layers if layers is None else layers)
-        for kv_head in (trace.kv_heads(layer) if kv_heads is None else kv_heads)
-    ]
     for layer, kv_head in heads:
-        trace.values(layer, kv_head, 0, 1)  # refuses what does not exist before any work
-    if not heads:
-        raise BadArgument("no layer or kv_head was chosen", where="layers, kv_heads")
-    return heads
+        trace.values(layer, kv_head, 0, 1)
 
 
 def _jobs(trace, policies, transforms, asked, heads):
