@@ -13,7 +13,7 @@ import torch
 from recorder_models import FAMILIES, own_rows, tiny_model, tokens, traced_rows
 
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.recorder import Generation, load_model, models, record, record_text
+from h2o_theory.recorder import Generation, load_model, load_options, record, record_text
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.trace import open_trace
 
@@ -86,7 +86,7 @@ def test_the_attention_asked_for(tmp_path, monkeypatch):
 
 def test_weights_on_another_device_need_accelerate(monkeypatch):
     """transformers places weights on a device by it, whether one device or several."""
-    monkeypatch.setattr(models, "check_device", lambda device: None)
+    monkeypatch.setattr(load_options, "check_device", lambda device: None)
     monkeypatch.setitem(sys.modules, "accelerate", None)
     for device in ("cuda:0", "auto"):
         with pytest.raises(MissingDependency, match="accelerate"):

@@ -13,7 +13,7 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import record
 from h2o_theory.recorder.admission import attention_modules
 from h2o_theory.recorder.dependencies import require
-from h2o_theory.recorder.models import check_device
+from h2o_theory.recorder.load_options import check_device
 from h2o_theory.trace import open_trace
 
 __all__ = ["SHAPES", "run_shapes"]
