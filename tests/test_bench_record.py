@@ -66,6 +66,8 @@ def test_the_published_shapes(shape, layers, width):
 def test_what_is_not_there(capsys):
     with pytest.raises(BadArgument, match="got huge; expected opt-6.7b"):
         run_shapes(["huge"], device="cpu")
+    with pytest.raises(BadArgument, match="got 0"):
+        run(tokens=0)
     assert main(["bench", "optimum", "--device", "cpu"]) == 2
     assert "bench record" in capsys.readouterr().err
     if not torch.cuda.is_available():

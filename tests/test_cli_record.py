@@ -68,6 +68,33 @@ def test_rows_in_a_storage_dtype(record):
     assert validate(open_trace(record.out)).rows > 0
 
 
+def test_what_rounding_to_a_storage_dtype_costs_is_said(record):
+    _, _, err = record("abcdefgh", "--store-dtype", "bfloat16")
+    stored = float(err.strip().rsplit("as stored ", 1)[1])
+    assert 1e-4 < stored < 0.1
+
+
+def test_a_killed_recording_is_gone_on_with(record, tmp_path):
+    """As a kill leaves it: all segments there, the manifest not sealed."""
+    options = ["--tokens", "12", "--chunk", "5"]
+    assert record("abcdefghijklmnop", *options)[0] == 0
+    whole = open_trace(record.out).trace_id
+    unfinished = record.out.rename(tmp_path / "out.unfinished")
+    text = (unfinished / "spec.json").read_text().replace('"complete"', '"recording"')
+    (unfinished / "spec.json").write_text(text)
+    lines = (unfinished / "manifest.jsonl").read_text().splitlines(keepends=True)
+    (unfinished / "manifest.jsonl").write_text("".join(lines[:-1]))
+    record.asked.clear()
+    code, _, err = record("abcdefghijklmnop", *options)
+    assert code == 2 and "UnfinishedTrace" in err and "--resume" in err
+    assert record.asked == {}, "refused before the model was loaded"
+    code, _, err = record("abcdefghijklmnop", *options, "--resume")
+    assert code == 0 and f"{len(lines) - 1} segments of the unfinished recording kept" in err
+    assert open_trace(record.out).trace_id == whole and not unfinished.exists()
+    code, _, err = record("abcdefghijklmnop", *options)
+    assert code == 2 and "replace it with --overwrite" in err
+
+
 def test_generation(record):
     assert record("abcdefgh", "--generate", "5", "--temperature", "0.7", "--seed", "3")[0] == 0
     spec = open_trace(record.out).spec
@@ -82,8 +109,14 @@ def test_lines_and_going_on(record):
     assert [open_trace(record.out / name).tokens for name in leftovers(record.out)] == [3, 4]
     code, _, err = record(lines, "--lines", "--tokens", "4", "--resume")
     assert code == 0 and "2 of 3 traces were there already" in err
+    assert err.splitlines()[0].startswith("to write: ") and " MB, 2 tokens, " in err
     assert leftovers(record.out) == ["000000", "000001", "000002"]
     assert "text 3 of 3, tokens 0 to 1, layers: 3 of 3" in err
+    code, _, err = record(lines, "--lines", "--tokens", "4", "--resume")
+    assert code == 0 and err.splitlines() == [
+        "to write: nothing",
+        "3 of 3 traces were there already",
+    ]
 
 
 def test_a_field_of_json_lines(record):
@@ -107,6 +140,8 @@ def test_a_field_of_json_lines(record):
         ("abc", ["--generate", "3", "--seed", "1"], "greedy generation has no seed"),
         ("abc", ["--generate", "0"], "new_tokens is out of range"),
         ("abc", ["--generate", "3", "--top-p", "7"], "top_p is out of range"),
+        ("abc", ["--generate", "3", "--top-p", "0.5", "--seed", "-1"], "seed is out of range"),
+        ("a\n" + "b" * 200, ["--lines"], "more tokens than the model's context [tokens, text 2]"),
         ("abc", ["--kv-heads", "2"], "OutOfRange: the model has no such kv_head"),
         ("abc", ["--layers", "3"], "OutOfRange: the model has no such layer"),
         ("abc", ["--kv-heads", "x"], "--kv-heads"),

@@ -270,6 +270,11 @@ def test_an_existing_trace_is_kept_unless_told_otherwise(tmp_path):
         import_attention(tmp_path / "a.npy", tmp_path / "t", kv_heads=1)
     import_attention(tmp_path / "a.npy", tmp_path / "t", kv_heads=1, overwrite=True)
     assert open_trace(tmp_path / "t").kv_heads(0) == (0,)
+    before = sorted(path.name for path in (tmp_path / "t").iterdir())
+    for place in ("t/b", "t/deep/b"):
+        with pytest.raises(OutputExists, match="inside a trace"):
+            import_attention(tmp_path / "a.npy", tmp_path / place)
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == before
 
 
 @pytest.mark.parametrize("form", ["stack.npy", "small.npz", "tuple.safetensors"])

@@ -148,9 +148,22 @@ def test_the_folder_of_a_batch_is_not_taken_twice(tmp_path):
     model, ids = tiny_model("opt"), tokens(6).repeat(2, 1)
     with torch.no_grad(), record(model, tmp_path / "t"):
         model(ids)
-    with pytest.raises(OutputExists), record(model, tmp_path / "t", overwrite=True):
-        model(ids)
+    with pytest.raises(OutputExists, match="several traces"):
+        with record(model, tmp_path / "t", overwrite=True):
+            model(ids)
     assert leftovers(tmp_path / "t") == ["000000", "000001"] and leftovers(tmp_path) == ["t"]
+
+
+def test_a_batch_does_not_go_into_the_trace_it_was_to_replace(tmp_path):
+    model, ids = tiny_model("opt"), tokens(6)
+    with torch.no_grad(), record(model, tmp_path / "t"):
+        model(ids)
+    before = leftovers(tmp_path / "t")
+    with pytest.raises(OutputExists, match="inside a trace"):
+        with torch.no_grad(), record(model, tmp_path / "t", overwrite=True):
+            model(ids.repeat(2, 1))
+    assert leftovers(tmp_path / "t") == before and leftovers(tmp_path) == ["t"]
+    assert validate(open_trace(tmp_path / "t")).rows > 0
 
 
 def test_a_batch_that_was_cut_off_is_gone_on_with(tmp_path):
@@ -167,8 +180,9 @@ def test_a_batch_that_was_cut_off_is_gone_on_with(tmp_path):
     (unfinished / "spec.json").write_text(text)
     lines = (unfinished / "manifest.jsonl").read_text().splitlines(keepends=True)
     (unfinished / "manifest.jsonl").write_text("".join(lines[:-1]))
-    with pytest.raises(OutputExists), record(model, tmp_path / "t"):
-        pass
+    with pytest.raises(OutputExists, match="Go on with it by --resume"):
+        with record(model, tmp_path / "t"):
+            pass
     with torch.no_grad(), record(model, tmp_path / "t", resume=True) as recording:
         model(ids, attention_mask=mask)
     check_batch(recording, expected, mask, sequences)

@@ -4,6 +4,8 @@ One machine without an accelerator has one device that computes, the CPU; what t
 weights that are absent between calls and hooks around every module. Several GPUs are not covered.
 """
 
+import sys
+
 import accelerate
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 from recorder_models import FAMILIES, own_rows, tiny_model, tokens, traced_rows
 
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.recorder import Generation, load_model, record, record_text
+from h2o_theory.recorder import Generation, load_model, load_options, record, record_text
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.trace import open_trace
 
@@ -75,8 +77,20 @@ def test_the_attention_asked_for(tmp_path, monkeypatch):
         model = load_model(tmp_path / "model", attention=attention).model
         assert model.config._attn_implementation == attention
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependency, match="flash_attn"):
-        load_model(tmp_path / "model", attention="flash_attention_2")
+    for name, package in (("2", "flash_attn,"), ("3", "flash_attn_interface,")):
+        with pytest.raises(MissingDependency, match=package):
+            load_model(tmp_path / "model", attention=f"flash_attention_{name}")
+    with pytest.raises(BadArgument, match="no such attention.*got flex; expected sdpa or eager"):
+        load_model(tmp_path / "model", attention="flex")
+
+
+def test_weights_on_another_device_need_accelerate(monkeypatch):
+    """transformers places weights on a device by it, whether one device or several."""
+    monkeypatch.setattr(load_options, "check_device", lambda device: None)
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    for device in ("cuda:0", "auto"):
+        with pytest.raises(MissingDependency, match="accelerate"):
+            load_model("smollm2-135m", device=device)
 
 
 def test_an_accelerator_that_is_not_there():

@@ -10,7 +10,7 @@ from h2o_theory.recorder import Generation, plan_texts, record, record_text, rec
 from h2o_theory.recorder.dataset import read_text, read_texts
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.tiny import tiny_model
-from h2o_theory.trace import open_trace, predict_bytes, validate
+from h2o_theory.trace import Trace, open_trace, predict_bytes, validate
 
 PROSE = "a bb ccc a dddd bb a ccc eeeee a bb ccc dd e f gg hhh i jj k lll mm n"
 
@@ -139,7 +139,12 @@ def test_sampling_depends_on_its_seed_alone(tmp_path):
         ({"new_tokens": 0}, "new_tokens is out of range.*got 0"),
         ({"new_tokens": 3, "temperature": 0.0}, "temperature.*above 0"),
         ({"new_tokens": 3, "temperature": float("nan")}, "temperature"),
+        ({"new_tokens": 3, "temperature": float("inf")}, "temperature"),
         ({"new_tokens": 3, "top_p": 1.5}, "top_p.*got 1.5"),
+        ({"new_tokens": 3, "top_p": 0.5, "seed": 2**64}, "seed.*below 2\\^63"),
+        ({"new_tokens": 3, "top_p": 0.5, "seed": -1}, "seed"),
+        ({"new_tokens": "3"}, "new_tokens.*an integer"),
+        ({"new_tokens": 3, "temperature": "hot"}, "temperature.*a number"),
     ],
 )
 def test_bad_generation(options, match):
@@ -184,6 +189,54 @@ def test_several_texts_are_gone_on_with(tmp_path):
     assert [open_trace(tmp_path / "all" / f"00000{i}").trace_id for i in range(2)] == written
     with pytest.raises(OutputExists, match="another text"):
         record_texts(loaded(), ["x y z"], None, tmp_path / "all", resume=True)
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"layers": [0, 2]}, "other layers, heads or content"),
+        ({"kv_heads": [1]}, "other layers, heads or content"),
+        ({"store": "qk"}, "other layers, heads or content"),
+        ({"store": "attention"}, "other layers, heads or content"),
+        ({"dtype": "float16"}, "another dtype"),
+        ({"generation": Generation(3)}, "other generated tokens"),
+        ({"provenance": {"id": "other"}}, "another model"),
+    ],
+)
+def test_a_set_is_gone_on_with_by_the_same_options_only(tmp_path, options, match):
+    """Else the set would mix traces that nothing tells apart."""
+    texts = ["a bb ccc", "dd e f"]
+    record_texts(loaded(), texts[:1], None, tmp_path / "all")
+    with pytest.raises(OutputExists, match=match):
+        record_texts(loaded(), texts, None, tmp_path / "all", resume=True, **options)
+    with pytest.raises(OutputExists, match="another text"):
+        record_texts(loaded(), texts, 2, tmp_path / "all", resume=True)
+    with pytest.raises(OutputExists, match="another model"):
+        record_texts(loaded("llama"), texts, None, tmp_path / "all", resume=True)
+    assert leftovers(tmp_path / "all") == ["000000"]
+
+
+@pytest.mark.parametrize("generation", [None, Generation(4), Generation(4, top_p=0.9, seed=2)])
+def test_what_was_recorded_the_same_way_is_skipped(tmp_path, generation):
+    options = {"layers": [1], "store": "attention", "generation": generation}
+    first = record_texts(loaded("llama"), ["a bb ccc"], None, tmp_path / "all", **options)
+    again = record_texts(
+        loaded("llama"), ["a bb ccc", "dd"], None, tmp_path / "all", resume=True, **options
+    )
+    assert [recording.path.name for recording in first + again] == ["000000", "000001"]
+
+
+def test_an_imported_trace_is_no_text_that_was_recorded(tmp_path):
+    rows = np.tril(np.ones((1, 2, 3, 3))) / np.arange(1, 4)[:, None]
+    Trace.from_attention(rows).save(tmp_path / "all" / "000000")
+    with pytest.raises(OutputExists, match="another text"):
+        record_texts(loaded(), ["a bb ccc"], None, tmp_path / "all", resume=True)
+
+
+def test_the_context_is_checked_for_all_texts_before_the_first(tmp_path):
+    with pytest.raises(BadArgument, match="text 2.*got 200; expected at most 128.*--tokens"):
+        record_texts(loaded(), ["a b c", "a " * 200], None, tmp_path / "all")
+    assert leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize("texts, match", [([], "no text"), (["a", " "], "empty.*set, text 2")])
@@ -289,6 +342,16 @@ def test_texts_of_a_file(tmp_path):
 def test_bad_files_of_texts(tmp_path, content, match):
     with pytest.raises(TextError, match=match):
         read_texts(write(tmp_path / "set.jsonl", content), "text")
+
+
+def test_a_byte_order_mark_and_separators_inside_a_line(tmp_path):
+    """U+2028 and U+0085 are allowed inside JSON strings and end no line of a file."""
+    inside = "one\u2028two\u0085three"
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(f'\ufeff{{"text": "{inside}"}}\r\n{{"text": "b"}}\r\n'.encode())
+    assert read_texts(path, "text") == [inside, "b"]
+    assert read_texts(write(path, f"\ufeff{inside}\nb\n")) == [inside, "b"]
+    assert read_text(path) == f"{inside}\nb\n"
 
 
 def test_files_that_cannot_be_read(tmp_path):

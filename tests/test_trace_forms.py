@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,6 +97,9 @@ def form(request, tmp_path_factory):
 def test_a_whole_trace_is_valid_and_copies_faithfully(form, tmp_path, capsys):
     assert main(["validate", str(form)]) == 0
     assert "valid: 4 segments, 4 kv_heads, 184 rows" in capsys.readouterr().out
+    assert main(["validate", str(form), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["valid"] and (found["segments"], found["heads"], found["rows"]) == (4, 4, 184)
     trace = open_trace(form)
     copy = open_trace(trace.save(tmp_path / "copy"))
     assert validate(copy).segments == 2 and copy.spec == trace.spec
@@ -239,6 +243,17 @@ def test_info_compares_the_size_with_packed_attention(form):
     assert info["share_of_packed"] == round(predict_bytes(spec) / packed_bytes(spec), 4)
     assert info["sinks"] == ("none" if spec.layers[0].sinks is None else "yes")
     assert info["kv_heads"] == ("2 (1, 6)" if spec.layers[0].kv_head_ids == (1, 6) else 2)
+
+
+@pytest.mark.parametrize(
+    "prompt, generation, said",
+    [(5, {}, "none"), (3, {}, "not stated"), (3, {"method": "greedy"}, "greedy")],
+)
+def test_info_says_how_tokens_were_generated(prompt, generation, said):
+    spec = TraceSpec(5, (LayerSpec(0, 4, 2, 8, 8, 1.0),), generation=generation)
+    trace = Trace(replace(spec, prompt_length=prompt), None, "t")
+    trace._store = type("Store", (), {"content_hash": lambda self: "0" * 64})()
+    assert trace.info()["generation"] == said
 
 
 def test_info_says_which_layers_differ():

@@ -10,6 +10,7 @@ from statistics import median
 import pandas as pd
 
 from h2o_theory.bench.record_random import run_shapes
+from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import load_model, record
 from h2o_theory.recorder.passes import prefill
 from h2o_theory.trace import open_trace, packed_bytes
@@ -36,22 +37,40 @@ def run(sizes=(512, 1024, 2048, LONG), progress=None, device="cpu", shapes=None,
     With another device or with shapes, random-weight models are recorded instead, see
     :func:`~h2o_theory.bench.record_random.run_shapes`.
 
+    Parameters
+    ----------
+    sizes : tuple of int
+        Tokens of each measurement.
+    progress : callable (done, total, label), optional
+    device, shapes
+        For ``run_shapes``.
+    tokens : int, optional
+        In place of ``sizes``, or the length for ``run_shapes``.
+
     Returns
     -------
     pandas.DataFrame
         benchmark, size (tokens), seconds, baseline, baseline_seconds (medians), ratio
         (recording / plain, of seconds or of peak memory), note. Rows on memory have no seconds.
+
+    Raises
+    ------
+    BadArgument
+        For fewer than one token, and as ``run_shapes`` does.
     """
+    if tokens is not None and tokens < 1:
+        raise BadArgument("no token to record", where="tokens", got=tokens, expected="from 1")
     if shapes is not None or device != "cpu":
         return run_shapes(shapes, device=device, tokens=tokens or LONG, progress=progress)
     loaded, table = load_model(MODEL), []
-    for done, size in enumerate(sizes if tokens is None else (tokens,)):
+    sizes = sizes if tokens is None else (tokens,)
+    for done, size in enumerate(sizes):
         table.append(_time_row(loaded, size))
         if progress:
-            progress(2 * done + 1, 2 * len(sizes), f"recording {size} tokens, time")
+            progress(2 * done + 1, 2 * len(sizes), "recording: time and memory of each size")
         table.append(_memory_row(loaded, size))
         if progress:
-            progress(2 * done + 2, 2 * len(sizes), f"recording {size} tokens, memory")
+            progress(2 * done + 2, 2 * len(sizes), "recording: time and memory of each size")
     return pd.DataFrame(table)
 
 

@@ -13,7 +13,7 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import record
 from h2o_theory.recorder.admission import attention_modules
 from h2o_theory.recorder.dependencies import require
-from h2o_theory.recorder.models import check_device
+from h2o_theory.recorder.load_options import check_device
 from h2o_theory.trace import open_trace
 
 __all__ = ["SHAPES", "run_shapes"]
@@ -51,6 +51,8 @@ def run_shapes(shapes=None, *, device="cuda", tokens=4096, progress=None):
     with the layer's own attention: its weights and the hidden states it was given in that pass,
     cast to float32, through the family's eager code. What is left is the rounding of q and k to
     bfloat16 and the model's own before it.
+
+    So far this was run on the CPU only, with the tiny shape; not on a GPU, and not at full size.
 
     Parameters
     ----------

@@ -22,14 +22,27 @@ def add_parser(verbs):
         "libraries, the H2O replay against a PyTorch loop, a sweep over a pretrained model, and "
         "recording against the plain forward pass. Needs the record and dev extras.",
     )
-    parser.add_argument("which", nargs="*", choices=[*_BENCHMARKS, []], help="default: all")
+    parser.add_argument(
+        "which",
+        nargs="*",
+        metavar="BENCHMARK",
+        choices=[*_BENCHMARKS, []],
+        help=f"{', '.join(_BENCHMARKS)} (default: all)",
+    )
     parser.add_argument("--out", metavar="FILE", help="the table as .csv or .parquet")
-    own = parser.add_argument_group("record", "random-weight models, on a GPU")
+    own = parser.add_argument_group(
+        "record",
+        "With any of these, random-weight models of published shapes in bfloat16, with sampled "
+        "rows against eager attention in float32. This was run on the CPU with --shape tiny; on a "
+        "GPU it has not been run yet. Of the packaged model, --tokens alone sets the length.",
+    )
     own.add_argument("--device", help="cuda, cuda:1, ..., or cpu")
     own.add_argument(
         "--shape", metavar="S,S,...", help="opt-6.7b, llama-7b, tiny (default: the first two)"
     )
-    own.add_argument("--tokens", type=int, metavar="T", help="length of the text (default: 4096)")
+    own.add_argument(
+        "--tokens", type=int, metavar="T", help="length of the text (default: 4096, or several)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -8,9 +8,16 @@ __all__ = ["add_parser"]
 
 def add_parser(verbs):
     """Add the verb."""
-    parser = verbs.add_parser("info", help="say what a trace holds")
-    parser.add_argument("trace", metavar="TRACE")
-    parser.add_argument("--json", action="store_true", help="the whole spec as JSON")
+    parser = verbs.add_parser(
+        "info",
+        help="say what a trace holds",
+        description="Model, text, layers, heads, content and size of a trace, from its description "
+        "and the manifest alone; `h2o-theory validate` reads the values.",
+    )
+    parser.add_argument("trace", metavar="TRACE", help="folder of one trace")
+    parser.add_argument(
+        "--json", action="store_true", help="the same, and the whole spec, as JSON"
+    )
     parser.set_defaults(run=run)
 
 

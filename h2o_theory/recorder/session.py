@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
-from h2o_theory.recorder.call import Call, arithmetic_of, cut, refuse_options
+from h2o_theory.recorder.call import arithmetic_of, cut, refuse_options
+from h2o_theory.recorder.call_parts import Heads, call_of
 from h2o_theory.recorder.history import History
 from h2o_theory.recorder.placement import ONE_SEQUENCE, place
+from h2o_theory.recorder.progress import step
 from h2o_theory.recorder.sequence import Sequence
 from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
@@ -144,14 +146,14 @@ class Session:
             arithmetic = arithmetic_of(options)
             offset, placed = self._place(layer, query, key, mask, inner, causal, arithmetic.window)
             self._history.check(layer, key, offset, sum(self.pass_lengths))
-            heads = _Heads(self.settings.kv_heads, query.shape[1], key.shape[1])
+            heads = Heads(self.settings.kv_heads, query.shape[1], key.shape[1])
             if arithmetic.sinks is not None:
                 arithmetic = replace(arithmetic, sinks=cut(arithmetic.sinks, heads.q, 0))
             self._note_layer(layer, heads, query, value, arithmetic)
             for index, (sequence, spot) in enumerate(zip(self.sequences, placed, strict=True)):
                 if len(spot.rows):
                     parts = (part[index] for part in (query, key, value, output))
-                    sequence.add(_call(layer, spot, heads, *parts, inner, arithmetic))
+                    sequence.add(call_of(layer, spot, heads, *parts, inner, arithmetic))
             self._reached[layer] += query.shape[2]
             self._tell_progress()
 
@@ -240,41 +242,6 @@ class Session:
     def _tell_progress(self):
         if self.settings.progress is None:
             return
-        stop, rows = sum(self.pass_lengths), self.pass_lengths[-1]
-        done = sum(reached == stop for reached in self._reached.values())
-        if rows > 1:
-            label = f"tokens {stop - rows} to {stop - 1}, layers"
-            self.settings.progress(done, len(self._reached), label)
-        elif done == len(self._reached):
-            first = next(i for i, length in enumerate(self.pass_lengths) if length == 1)
-            steps = len(self.pass_lengths) - first
-            before = sum(self.pass_lengths[:first])
-            total = steps if self.settings.expected is None else self.settings.expected - before
-            self.settings.progress(steps, max(steps, total), "tokens one at a time")
-
-
-def _call(layer, spot, heads, query, key, value, output, inner, arithmetic):
-    """The chosen heads and the tokens (no padding) of one sequence's part of a call."""
-    return Call(
-        layer=layer,
-        start=spot.start,
-        stop=spot.stop,
-        base=spot.base,
-        query=cut(cut(query, heads.q, 0), spot.rows, 1),
-        key=cut(cut(key, heads.kv, 0), spot.columns, 1),
-        value=cut(cut(value, heads.kv, 0), spot.columns, 1),
-        output=cut(cut(output, spot.rows, 0), heads.q, 1),
-        lo=spot.lo,
-        hi=spot.hi,
-        inner=inner,
-        arithmetic=arithmetic,
-    )
-
-
-class _Heads:
-    """Which of a layer's heads are recorded: the chosen kv_heads and the query heads they serve."""
-
-    def __init__(self, chosen, q_heads, kv_heads):
-        group = q_heads // kv_heads
-        self.kv = np.array(chosen)
-        self.q = (self.kv[:, None] * group + np.arange(group)).ravel()
+        told = step(self.pass_lengths, self._reached.values(), self.settings.expected)
+        if told is not None:
+            self.settings.progress(*told)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.admission import check_kv_heads, check_layers
-from h2o_theory.recorder.models import DTYPES
+from h2o_theory.recorder.load_options import DTYPES
 from h2o_theory.recorder.plan import geometry
 
 __all__ = ["CHECK_ROWS", "STORES", "Settings", "check_arguments", "choose_settings"]

@@ -6,7 +6,13 @@ from h2o_theory.recorder.capture import record
 from h2o_theory.recorder.destinations import sequence_folder
 from h2o_theory.recorder.encode import encode, encode_all
 from h2o_theory.recorder.passes import check_chunk, generate, prefill
-from h2o_theory.recorder.text_plans import is_present, network_of, plan_sequences, tokenizer_of
+from h2o_theory.recorder.text_plans import (
+    is_present,
+    missing_plans,
+    network_of,
+    plan_sequences,
+    tokenizer_of,
+)
 from h2o_theory.trace import require_free, require_room
 
 __all__ = ["record_text", "record_texts"]
@@ -117,18 +123,16 @@ def record_texts(
     plans = plan_sequences(model, sequences, generation, options)
     if not resume:
         require_free(out)
-    present = [is_present(sequence_folder(out, i), plan) for i, plan in enumerate(plans)]
-    missing = [plan for plan, there in zip(plans, present, strict=True) if not there]
-    require_room(Path(out), missing)
+    require_room(Path(out), missing_plans(plans, out))
     recordings = []
     for index, (text, plan) in enumerate(zip(texts, plans, strict=True)):
-        if present[index]:
+        folder = sequence_folder(out, index)
+        if is_present(folder, plan):
             continue
         source = {"name": name, "characters": len(text)}
         source |= {"sequence": index, "sequences": len(texts)}
         told = _prefixed(progress, f"text {index + 1} of {len(texts)}, ")
         more = {**options, "progress": told, "resume": resume}
-        folder = sequence_folder(out, index)
         recordings.append(
             _record_plan(model, plan, folder, source, tokenizer, chunk, generation, more)
         )

@@ -4,6 +4,7 @@ import json
 
 from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.recorder.admission import check_model
+from h2o_theory.recorder.destinations import sequence_folder
 from h2o_theory.recorder.encode import encode, encode_all
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.plan import planned_spec
@@ -11,7 +12,14 @@ from h2o_theory.recorder.provenance import describe_model
 from h2o_theory.recorder.settings import choose_settings
 from h2o_theory.trace import open_trace
 
-__all__ = ["is_present", "network_of", "plan_sequences", "plan_texts", "tokenizer_of"]
+__all__ = [
+    "is_present",
+    "missing_plans",
+    "network_of",
+    "plan_sequences",
+    "plan_texts",
+    "tokenizer_of",
+]
 
 
 def plan_texts(
@@ -89,6 +97,17 @@ def plan_sequences(model, sequences, generation, options):
             )
         )
     return plans
+
+
+def missing_plans(plans, out):
+    """Those of the plans whose trace is not in ``out`` yet.
+
+    Raises
+    ------
+    OutputExists
+        As :func:`is_present` does.
+    """
+    return [plan for i, plan in enumerate(plans) if not is_present(sequence_folder(out, i), plan)]
 
 
 def is_present(folder, plan):

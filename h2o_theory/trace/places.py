@@ -35,7 +35,7 @@ def require_free(out, *, overwrite=False, resume=False):
     """
     out = Path(out)
     with named_errors(out):
-        if (out.parent / MANIFEST).is_file():
+        if any((parent / MANIFEST).is_file() for parent in out.absolute().parents):
             raise OutputExists(
                 "the place is inside a trace, and a trace is never changed",
                 where=out,

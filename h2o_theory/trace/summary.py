@@ -41,7 +41,7 @@ def summarise(trace):
         "text": spec.text.get("name", "unknown"),
         "tokens": trace.tokens,
         "prompt_length": spec.prompt_length,
-        "generation": spec.generation.get("method", "none"),
+        "generation": _generation(spec),
         "layers": ranges(trace.layers),
         "q_heads": shared(lambda layer: layer.q_heads),
         "kv_heads": shared(kv_heads),
@@ -59,6 +59,12 @@ def summarise(trace):
         "packed_bytes_per_token": round(packed / trace.tokens, 1),
         "share_of_packed": round(size / packed, 4),
     }
+
+
+def _generation(spec):
+    """The method; of generated tokens that the recording says nothing about, just that."""
+    generated = spec.prompt_length is not None and spec.prompt_length < spec.tokens
+    return spec.generation.get("method", "not stated" if generated else "none")
 
 
 def ranges(numbers):
