@@ -9,6 +9,7 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.policies import parse_budget, parse_budgets
 from h2o_theory.policies.parse import split_names
 from h2o_theory.recorder.dataset import read_text
+from h2o_theory.report import save_figure
 
 __all__ = ["add_parser"]
 
@@ -101,8 +102,8 @@ def _draw(result, path):
     if result.name == "fidelity":
         from h2o_theory.figures.fidelity import fidelity_figure
 
-        fidelity_figure(result).savefig(path.with_suffix(".png"))
+        save_figure(fidelity_figure(result), path.with_suffix(".png"))
     if result.name == "ladder":
         from h2o_theory.figures.live import ladder_figure
 
-        ladder_figure(result).savefig(path.with_suffix(".png"))
+        save_figure(ladder_figure(result), path.with_suffix(".png"))

@@ -1,6 +1,5 @@
 """``h2o-theory guarantee``: what the paper's guarantee says of a policy on a recorded trace."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from h2o_theory.cli.provenance import provenance
 from h2o_theory.errors import BadArgument
 from h2o_theory.guarantee import measure_guarantee
 from h2o_theory.optimum import capped, linear, log_saturation, square_root
-from h2o_theory.report import refuse_existing, save_results
+from h2o_theory.report import refuse_existing, save_figure, save_results
 from h2o_theory.submodular import READINGS
 from h2o_theory.trace import open_trace
 
@@ -187,7 +186,5 @@ def _save(found, out, origin):
     for name, table in (("heads", found.heads), ("steps", found.steps)):
         table.attrs["provenance"] = origin
         save_results(table, out / f"{name}.csv", overwrite=True)
-    beside = out / ".guarantee.png"
-    guarantee_figure(found).savefig(beside, format="png")
-    os.replace(beside, out / "guarantee.png")
+    save_figure(guarantee_figure(found), out / "guarantee.png")
     say(f"tables and figure: {out}")

@@ -9,7 +9,7 @@ import h2o_theory
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.dataset import read_text
-from h2o_theory.report import save_results
+from h2o_theory.report import save_figure, save_results
 
 __all__ = ["add_parser", "live_provenance", "require_tokenizer"]
 
@@ -164,7 +164,7 @@ def _draw(summary, campaign, out):
         prefill=int(first["prefill"]),
         positions=first["positions"],
     )
-    loss_figure(summary, setting).savefig(out / "loss.png")
+    save_figure(loss_figure(summary, setting), out / "loss.png")
 
 
 def _sample(model, ids, arguments, progress):

@@ -18,7 +18,7 @@ from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import certified_interval, certified_optimum, ratio_intervals, replay
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import make_policy, parse_budgets, parse_policies
-from h2o_theory.report import refuse_existing, save_results, summary_table
+from h2o_theory.report import refuse_existing, save_figure, save_results, summary_table
 from h2o_theory.trace import open_trace
 
 __all__ = ["add_parser"]
@@ -164,5 +164,5 @@ def _save(tables, figure, out, origin):
     if figure is not None:
         found, results = figure
         drawn = allocation_figure(found.allocation, found.splits, Setting.of(results))
-        drawn.savefig(out / "split.png")
+        save_figure(drawn, out / "split.png")
     say(f"tables: {out}")

@@ -6,6 +6,7 @@ from h2o_theory.report.results import (
     check_destination,
     load_results,
     refuse_existing,
+    save_figure,
     save_results,
 )
 from h2o_theory.report.summary import summary_table
@@ -14,6 +15,7 @@ __all__ = [
     "check_destination",
     "load_results",
     "refuse_existing",
+    "save_figure",
     "save_results",
     "summary_table",
     "write_analysis",

@@ -1,4 +1,4 @@
-"""Result tables as files: Parquet or CSV, written beside and renamed."""
+"""Result tables as files, Parquet or CSV, and figures: written beside and renamed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pandas as pd
 from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.figures.table import TEXT
 
-__all__ = ["check_destination", "load_results", "refuse_existing", "save_results"]
+__all__ = ["check_destination", "load_results", "refuse_existing", "save_figure", "save_results"]
 
 
 def _read_csv(path):
@@ -69,6 +69,18 @@ def save_results(results, path, *, overwrite=False):
         os.replace(beside, path)
     finally:
         Path(beside).unlink(missing_ok=True)
+    return path
+
+
+def save_figure(figure, path):
+    """Write a matplotlib figure as PNG, beside and renamed; returns the path."""
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        figure.savefig(beside, format="png")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
     return path
 
 
