@@ -92,7 +92,7 @@ def test_a_killed_recording_is_gone_on_with(record, tmp_path):
     assert code == 0 and f"{len(lines) - 1} segments of the unfinished recording kept" in err
     assert open_trace(record.out).trace_id == whole and not unfinished.exists()
     code, _, err = record("abcdefghijklmnop", *options)
-    assert code == 2 and "replace it with --overwrite" in err
+    assert code == 2 and "replace the trace with --overwrite" in err
 
 
 def test_generation(record):

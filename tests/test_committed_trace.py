@@ -22,7 +22,7 @@ def trace(committed_trace):
 
 
 def test_trace_is_valid_and_small(trace, committed_trace):
-    assert validate(trace).heads == 21
+    assert validate(trace).kv_heads == 21
     assert trace.tokens == 512 and trace.layers == (0, 5, 10, 15, 20, 25, 29)
     assert sum(file.stat().st_size for file in committed_trace.iterdir()) < 8_000_000
     assert "".join(trace.spec.token_strings).startswith("The mill at Harrow Bend")

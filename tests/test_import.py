@@ -133,8 +133,12 @@ def test_grouping_by_layer(tmp_path):
         ({"kv_heads": 3}, "do not divide"),
         ({"kv_heads": [2, 2]}, "one number of kv_heads per layer"),
         ({"kv_heads": 0}, "do not divide"),
+        ({"kv_heads": "22"}, "an integer is needed.*kv_heads"),
+        ({"kv_heads": 2.0}, "an integer is needed"),
+        ({"group": [1, "2"]}, "an integer is needed.*group"),
         ({"group": 3}, "do not divide into groups"),
-        ({"group": [1, 2]}, "do not divide into groups"),
+        ({"group": [1, 2]}, "one number of group per layer.*got 2 numbers"),
+        ({"group": [1, 2, 3]}, "do not divide into groups"),
         ({"group": 2, "kv_heads": 2}, "either"),
         ({"tokens": [1, 2]}, "tokens do not fit"),
         ({"tokens": [1.5] * TOKENS}, "tokens do not fit"),
@@ -155,6 +159,15 @@ def test_token_strings(tmp_path):
     import_attention(tmp_path / "a.npy", tmp_path / "t", tokens=words)
     spec = open_trace(tmp_path / "t").spec
     assert spec.token_strings == tuple(words) and spec.token_ids is None
+
+
+def test_numbers_from_arrays(tmp_path):
+    np.save(tmp_path / "a.npy", matrices())
+    import_attention(
+        tmp_path / "a.npy", tmp_path / "t", tokens=np.arange(TOKENS), kv_heads=np.int64(2)
+    )
+    trace = open_trace(tmp_path / "t")
+    assert trace.spec.token_ids == tuple(range(TOKENS)) and trace.kv_heads(0) == (0, 1)
 
 
 def test_attention_sinks_leave_rows_below_one(tmp_path):

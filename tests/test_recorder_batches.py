@@ -8,10 +8,10 @@ import torch
 import transformers
 from recorder_models import CACHE, leftovers, own_rows, tokens, traced_rows
 
-from h2o_theory.errors import OutputExists, RecordingRefused
+from h2o_theory.errors import DiskFull, OutputExists, RecordingRefused
 from h2o_theory.recorder import record
 from h2o_theory.recorder.tiny import tiny_model
-from h2o_theory.trace import open_trace, validate
+from h2o_theory.trace import header_allowance, open_trace, predict_bytes, validate
 
 LENGTHS = [9, 14, 4]
 FAMILIES = ["llama", "opt", "gpt2", "mistral", "gemma2", "gemma3_text", "gpt_oss"]
@@ -164,6 +164,23 @@ def test_a_batch_does_not_go_into_the_trace_it_was_to_replace(tmp_path):
             model(ids.repeat(2, 1))
     assert leftovers(tmp_path / "t") == before and leftovers(tmp_path) == ["t"]
     assert validate(open_trace(tmp_path / "t")).rows > 0
+
+
+def test_the_traces_of_a_batch_must_fit_together(tmp_path, monkeypatch):
+    model, ids = tiny_model("opt"), tokens(64)
+    with torch.no_grad(), record(model, tmp_path / "one", tokens=64) as one:
+        model(ids)
+    spec = open_trace(one.path).spec
+    room = 2 * (predict_bytes(spec) + header_allowance(spec)) + (64 << 20)
+    usage = type("Usage", (), {"free": room})
+    monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
+    with pytest.raises(DiskFull, match="does not fit"):
+        with torch.no_grad(), record(model, tmp_path / "t", tokens=64):
+            model(ids.repeat(3, 1))
+    assert leftovers(tmp_path) == ["one"]
+    with torch.no_grad(), record(model, tmp_path / "t", tokens=64) as two:
+        model(ids.repeat(2, 1))
+    assert two.report.sequences == 2
 
 
 def test_a_batch_that_was_cut_off_is_gone_on_with(tmp_path):

@@ -287,7 +287,7 @@ def test_chosen_kv_heads(tmp_path, family, store):
         assert trace.values(layer, 1).shape == (20, spec.value_dim)
         with pytest.raises(OutOfRange):
             trace.rows(layer, 0)
-    assert validate(trace).heads == 3
+    assert validate(trace).kv_heads == 3
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gpt_oss"])

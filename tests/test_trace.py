@@ -75,7 +75,7 @@ def test_rows_are_the_softmax_of_what_was_written(tmp_path, cuts, dtype):
             assert [start for start, _ in blocks] == [0, 7, 14, 21]
             assert np.allclose(np.concatenate([b for _, b in blocks], axis=1), rows, atol=1e-14)
     report = validate(trace)
-    assert (report.segments, report.heads, report.rows) == (len(cuts) - 1, 4, 4 * 2 * TOKENS)
+    assert (report.segments, report.kv_heads, report.rows) == (len(cuts) - 1, 4, 4 * 2 * TOKENS)
 
 
 def test_bfloat16_is_stored_as_such_and_read_as_float(tmp_path):

@@ -99,7 +99,7 @@ def test_a_whole_trace_is_valid_and_copies_faithfully(form, tmp_path, capsys):
     assert "valid: 4 segments, 4 kv_heads, 184 rows" in capsys.readouterr().out
     assert main(["validate", str(form), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["valid"] and (found["segments"], found["heads"], found["rows"]) == (4, 4, 184)
+    assert found["valid"] and (found["segments"], found["kv_heads"], found["rows"]) == (4, 4, 184)
     trace = open_trace(form)
     copy = open_trace(trace.save(tmp_path / "copy"))
     assert validate(copy).segments == 2 and copy.spec == trace.spec
@@ -231,7 +231,7 @@ def test_validate_refuses_a_spec_that_does_not_fit(tmp_path, capsys, case):
 def test_a_trace_in_memory_is_validated_too():
     rows = np.stack([reference.softmax_rows(np.random.default_rng(1), 4, TOKENS)] * 2)
     report = validate(Trace.from_attention(rows, kv_heads=2))
-    assert (report.segments, report.heads, report.rows) == (0, 4, 8 * TOKENS)
+    assert (report.segments, report.kv_heads, report.rows) == (0, 4, 8 * TOKENS)
 
 
 def test_info_compares_the_size_with_packed_attention(form):

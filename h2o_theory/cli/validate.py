@@ -30,6 +30,6 @@ def run(arguments):
         print_json({"valid": True, **asdict(report)})
         return
     print(
-        f"valid: {report.segments} segments, {report.heads} kv_heads, {report.rows} rows, "
+        f"valid: {report.segments} segments, {report.kv_heads} kv_heads, {report.rows} rows, "
         f"row sums within {report.worst_row_sum_error:.1e} of one"
     )

@@ -75,8 +75,8 @@ def record(
         float32). What a coarser one loses is measured on the checked rows and reported, but for
         attention rows.
     tokens : int, optional
-        Length of the sequence, where known: a trace that would not fit on the disk is then
-        refused before the model runs.
+        Length of the sequence, or of the longest of a batch, where known: traces that would not
+        fit on the disk are then refused before the model runs.
     prompt_length : int, optional
         Tokens that were given rather than generated; those of the first pass by default.
     generation : dict, optional
@@ -106,7 +106,7 @@ def record(
     Raises
     ------
     OutputExists, UnfinishedTrace
-        On entry, if ``out`` is taken.
+        On entry, if ``out`` is taken; of a batch, when its first pass begins.
     DiskFull
         On entry, if ``tokens`` rows do not fit on the disk; later, if the disk is full.
     BadArgument, OutOfRange, UnsupportedModel, MissingDependency

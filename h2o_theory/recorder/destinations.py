@@ -4,7 +4,7 @@ import contextlib
 from functools import partial
 from pathlib import Path
 
-from h2o_theory.trace import TraceWriter, holds_sequences
+from h2o_theory.trace import TraceWriter, holds_sequences, require_room
 
 __all__ = ["Destinations", "sequence_folder"]
 
@@ -61,9 +61,18 @@ class Destinations:
         if count > 1:
             if index == 0 and self._writers:
                 self._writers.pop().abort()
+            if index == 0:
+                self._require_room(count)
             folder = sequence_folder(self._out, index)
             self._add_writer(folder, overwrite=self._options["resume"] and folder.exists())
         return partial(queue.add, self._writers[index])
+
+    def _require_room(self, count):
+        """Each writer looks at its own trace only; together they must fit too."""
+        plan = self._options["plan"]
+        if plan.tokens is not None:
+            there = [file for file in self._out.rglob("*") if file.is_file()]
+            require_room(self._out, [plan] * count, sum(file.stat().st_size for file in there))
 
     def commit(self, specs):
         """Give every trace its name; returns their folders, in order."""

@@ -1,5 +1,7 @@
 """Attention matrices that someone already has, brought into the form of a trace."""
 
+from operator import index
+
 import numpy as np
 
 from h2o_theory.errors import BadArgument, InvalidAttention
@@ -7,7 +9,14 @@ from h2o_theory.trace.packing import pack_rows
 from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
 
-__all__ = ["check_attention", "kv_heads_by_layer", "row_blocks", "rows_spec", "trace_of_rows"]
+__all__ = [
+    "check_attention",
+    "kv_heads_by_layer",
+    "per_layer",
+    "row_blocks",
+    "rows_spec",
+    "trace_of_rows",
+]
 
 BLOCK_BYTES = 32 << 20
 """Rows of a layer looked at together take about this much in float64."""
@@ -150,15 +159,7 @@ def kv_heads_by_layer(q_heads, kv_heads):
     BadArgument
         If the numbers do not fit the layers, or query heads do not divide into kv_heads.
     """
-    counts = q_heads if kv_heads is None else kv_heads
-    counts = [counts] * len(q_heads) if isinstance(counts, int) else list(counts)
-    if len(counts) != len(q_heads):
-        raise BadArgument(
-            "one number of kv_heads per layer is needed",
-            where="kv_heads",
-            got=f"{len(counts)} numbers",
-            expected=f"1 or {len(q_heads)}",
-        )
+    counts = per_layer(q_heads if kv_heads is None else kv_heads, len(q_heads), "kv_heads")
     for heads, count in zip(q_heads, counts, strict=True):
         if count < 1 or heads % count:
             raise BadArgument(
@@ -167,6 +168,32 @@ def kv_heads_by_layer(q_heads, kv_heads):
                 got=f"{heads} query heads, {count} kv_heads",
             )
     return counts
+
+
+def per_layer(numbers, layers, where):
+    """A number for each of ``layers`` layers, from one for all or one for each.
+
+    Raises
+    ------
+    BadArgument
+        With ``where``, if they are no integers or not as many as layers.
+    """
+    try:
+        if hasattr(numbers, "__index__"):
+            return [index(numbers)] * layers
+        numbers = [index(number) for number in numbers]
+    except TypeError:
+        raise BadArgument(
+            "an integer is needed, or one per layer", where=where, got=repr(numbers)
+        ) from None
+    if len(numbers) != layers:
+        raise BadArgument(
+            f"one number of {where} per layer is needed",
+            where=where,
+            got=f"{len(numbers)} numbers",
+            expected=f"1 or {layers}",
+        )
+    return numbers
 
 
 def rows_spec(tokens, dtype, layers, q_heads, kv_heads, *, value_dim=0, sinks=False, **details):

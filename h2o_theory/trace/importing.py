@@ -4,10 +4,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from h2o_theory.errors import BadArgument
-from h2o_theory.trace.foreign import kv_heads_by_layer, row_blocks, rows_spec
+from h2o_theory.trace.foreign import kv_heads_by_layer, per_layer, row_blocks, rows_spec
 from h2o_theory.trace.packing import pack_rows
 from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
 from h2o_theory.trace.segments import to_float
@@ -85,8 +83,8 @@ def import_attention(
         The same, stated as query heads per kv_head.
     name : str, optional
         What the trace calls the model; the source's file name by default.
-    tokens : list of int or list of str, optional
-        Token ids or strings, T of them; for several sequences a list of lists.
+    tokens : list of int, list of str or array, optional
+        Token ids or strings, T of them; for several sequences a list of lists, or [B, T].
     sinks : bool
         The model has attention sinks (gpt-oss), whose share the matrices leave out: rows may sum
         to less than one, and are not rescaled.
@@ -174,10 +172,8 @@ def _kv_heads(found, kv_heads, group):
         return kv_heads
     if kv_heads is not None:
         raise BadArgument("state either kv_heads or group", where="kv_heads, group")
-    groups = [group] * len(found.q_heads) if isinstance(group, int) else list(group)
-    if len(groups) != len(found.q_heads) or any(
-        size < 1 or heads % size for heads, size in zip(found.q_heads, groups, strict=True)
-    ):
+    groups = per_layer(group, len(found.q_heads), "group")
+    if any(size < 1 or heads % size for heads, size in zip(found.q_heads, groups, strict=True)):
         raise BadArgument(
             "query heads do not divide into groups",
             where="group",
@@ -191,10 +187,11 @@ def _texts(tokens, found):
     """``token_ids`` or ``token_strings`` of each sequence."""
     if tokens is None:
         return [{}] * found.sequences
+    tokens = tokens.tolist() if hasattr(tokens, "tolist") else tokens
     several = found.sequences > 1 and isinstance(tokens, (list, tuple))
     lists = tokens if several else [tokens]
     fits = len(lists) == found.sequences and all(
-        isinstance(part, (list, tuple, np.ndarray)) and len(part) == found.tokens for part in lists
+        isinstance(part, (list, tuple)) and len(part) == found.tokens for part in lists
     )
     kinds = {type(token) for part in lists if fits for token in part}
     if not fits or kinds not in ({int}, {str}):

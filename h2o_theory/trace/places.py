@@ -42,7 +42,7 @@ def require_free(out, *, overwrite=False, resume=False):
                 hint="Choose another folder",
             )
         if out.exists() and not (overwrite and (out / MANIFEST).is_file()):
-            raise _taken(out, overwrite)
+            raise _taken(out)
         unfinished = unfinished_folder(out)
         if unfinished.is_dir() and not (resume or overwrite):
             if (unfinished / MANIFEST).is_file():
@@ -56,16 +56,19 @@ def holds_sequences(out):
     return out.is_dir() and not (out / MANIFEST).is_file() and any(out.glob(6 * "[0-9]" + "*"))
 
 
-def _taken(out, overwrite):
+def _taken(out):
     if holds_sequences(out):
         return OutputExists(
             "the output folder holds several traces, which are not overwritten",
             where=out,
             hint="Go on with it by --resume (resume=True), choose another folder, or delete it",
         )
+    if not (out / MANIFEST).is_file():
+        return OutputExists(
+            "the output exists and is not a trace", where=out, hint="Choose another folder"
+        )
     return OutputExists(
-        "the output folder exists and is not a trace" if overwrite else "the output exists",
+        "the output exists",
         where=out,
-        hint="Choose another folder"
-        + ("" if overwrite else ", or replace it with --overwrite (overwrite=True)"),
+        hint="Choose another folder, or replace the trace with --overwrite (overwrite=True)",
     )

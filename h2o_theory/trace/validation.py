@@ -21,7 +21,7 @@ class ValidationReport:
 
     Attributes
     ----------
-    segments, heads, rows : int
+    segments, kv_heads, rows : int
         Segments whose checksum was verified, kv_heads and query rows read.
     worst_row_sum_error : float
         Largest distance of a row's sum from one, in the rows as stored or as recomputed from Q
@@ -29,7 +29,7 @@ class ValidationReport:
     """
 
     segments: int
-    heads: int
+    kv_heads: int
     rows: int
     worst_row_sum_error: float
 
@@ -59,7 +59,7 @@ def validate(trace, progress=None):
     _check_spec(trace)
     for part in trace.parts():
         _check_part(trace, part)
-    heads, rows, worst = 0, 0, 0.0
+    kv_heads, rows, worst = 0, 0, 0.0
     for done, layer in enumerate(trace.layers):
         if trace.spec.content == "qkv":
             _check_intervals(trace, layer)
@@ -69,10 +69,10 @@ def validate(trace, progress=None):
                 stop = min(start + BLOCK_ROWS, trace.tokens)
                 worst = max(worst, _check_block(trace, layer, kv_head, start, stop))
             rows += trace.layer(layer).group * trace.tokens
-            heads += 1
+            kv_heads += 1
         if progress:
             progress(done + 1, len(trace.layers), f"layer {layer}")
-    return ValidationReport(segments, heads, rows, worst)
+    return ValidationReport(segments, kv_heads, rows, worst)
 
 
 def _corrupt(trace, what, where, got="", expected=""):
