@@ -149,9 +149,9 @@ _SIGNATURE = void(
 )
 
 
-def compiled_advance(policy_class):
-    """:func:`advance` compiled for a policy class."""
-    return compiled_loop(advance, _SIGNATURE, policy_class.observe, policy_class.rate)
+def compiled_advance(policy):
+    """:func:`advance` compiled for the functions of a policy."""
+    return compiled_loop(advance, _SIGNATURE, *policy.kernels)
 
 
 @functools.cache

@@ -9,11 +9,10 @@ __all__ = ["compile_policies"]
 
 def compile_policies(policies, progress=None):
     """Compile what these policies need; plain ones need nothing."""
-    classes = sorted({type(p) for p in policies if isinstance(p, Policy)}, key=lambda c: c.name)
-    for done, policy_class in enumerate(classes, start=1):
-        if policy_class.name not in ("full", "optimum"):
-            compiled_advance(policy_class)
-            if any(p.nested for p in policies if isinstance(p, policy_class)):
-                compiled_stack_pass(policy_class)
+    compiled = [p for p in policies if isinstance(p, Policy) and p.name not in ("full", "optimum")]
+    for done, policy in enumerate(compiled, start=1):
+        compiled_advance(policy)
+        if policy.nested:
+            compiled_stack_pass(policy)
         if progress:
-            progress(done, len(classes), "loading policies (compiled on the first run)")
+            progress(done, len(compiled), "loading policies (compiled on the first run)")

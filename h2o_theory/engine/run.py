@@ -18,7 +18,7 @@ class CompiledRun:
         tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
         parts = checked_parts(policy, context.budget)
         per_slot, memory = policy.sizes(context)
-        self._loop = compiled_advance(type(policy))
+        self._loop = compiled_advance(policy)
         self._limits = np.array(
             [
                 0,

@@ -130,9 +130,9 @@ _SIGNATURE = void(
 )
 
 
-def compiled_stack_pass(policy_class):
-    """:func:`stack_pass` compiled for a policy class."""
-    return compiled_loop(stack_pass, _SIGNATURE, policy_class.observe, policy_class.rate)
+def compiled_stack_pass(policy):
+    """:func:`stack_pass` compiled for the functions of a policy."""
+    return compiled_loop(stack_pass, _SIGNATURE, *policy.kernels)
 
 
 class StackRun:
@@ -145,7 +145,7 @@ class StackRun:
         tokens, context = contexts[0].tokens, contexts[0]
         parts = checked_parts(policy, context.budget)
         window = max(parts.n_recent - 1, 0)
-        self._loop = compiled_stack_pass(type(policy))
+        self._loop = compiled_stack_pass(policy)
         self._limits = np.array(
             [0, window, context.prefill, parts.n_sink, *row_kind(policy)], dtype=np.int64
         )

@@ -130,6 +130,11 @@ class Policy:
         """Whether priorities come from full rows alone, so that one pass serves all budgets."""
         return self.kind == "clairvoyant"
 
+    @property
+    def kernels(self):
+        """The compiled pair (observe, rate) of these parameters."""
+        return type(self).observe, type(self).rate
+
     def settings(self, context):
         """Numbers handed to the compiled functions, float64 [any]."""
         return np.zeros(0)
