@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from h2o_theory.engine.run import make_run
+from h2o_theory.engine import schedules
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.experiments.study import Arm, policy_arm
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
 from h2o_theory.live.stream import as_token_ids
-from h2o_theory.optimum import optimum_curve, to_fixed_point
-from h2o_theory.policies import Context, make_policy, parse_budget
+from h2o_theory.policies import make_policy, parse_budget
 from h2o_theory.recorder import record
 from h2o_theory.trace import open_trace
 
@@ -73,25 +72,9 @@ def recorded(study, window, folder):
 
 def schedules_of(trace, policy, budget, seed=0):
     """``evicted_at`` of a policy replayed on a trace, int64 [layers, kv_heads, T]."""
-    found = []
-    for layer in trace.layers:
-        heads = range(trace.layer(layer).kv_heads)
-        units = [tuple(heads)] if policy.scope == "layer" else [(head,) for head in heads]
-        by_head = {}
-        for unit in units:
-            rows = np.concatenate([trace.rows(layer, head) for head in unit])
-            mean = rows.mean(axis=0)
-            if policy.name == "optimum":
-                curve = optimum_curve(to_fixed_point(mean), budget, budgets=[budget])
-                schedule = curve.schedules[budget].evicted_at
-            else:
-                context = Context(budget, trace.tokens, 0, layer, unit[0], seed)
-                run = make_run(policy, context, mean if policy.kind == "clairvoyant" else None)
-                run.advance(np.ascontiguousarray(rows), 0)
-                schedule = run.evicted_at
-            by_head |= dict.fromkeys(unit, schedule)
-        found.append([by_head[head] for head in heads])
-    return np.array(found)
+    found = schedules(trace, policy, budget, seed=seed)
+    heads = trace.kv_heads
+    return np.array([[found[layer, head] for head in heads(layer)] for layer in trace.layers])
 
 
 def _scheduled(label, name, budget):
@@ -100,10 +83,10 @@ def _scheduled(label, name, budget):
     def run(study, window, reference):
         k = parse_budget(budget).resolve(study.tokens)
         with tempfile.TemporaryDirectory() as folder:
-            schedules = schedules_of(recorded(study, window, folder), make_policy(name), k)
+            replayed = schedules_of(recorded(study, window, folder), make_policy(name), k)
 
         def choosers(layer, kv_heads):
-            return [((head,), ScheduleChooser(schedules[layer, head])) for head in range(kv_heads)]
+            return [((head,), ScheduleChooser(replayed[layer, head])) for head in range(kv_heads)]
 
         ids = study.windows[window]
         return evaluate_following(study.model, ids, choosers, reference=reference)
