@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors"},
+    {"dependencies"},
     {"attention", "optimum", "statistics"},
     {"submodular"},
     {"policies"},
@@ -34,12 +35,7 @@ LIBRARIES = {"numpy", "numba", "h2o_theory", "collections", "dataclasses", "typi
     "operator",
     "types",
 }
-EXCEPTIONS = {
-    "optimum/deadline.py": {"time"},
-    "optimum/concave_milp.py": {"scipy"},
-    "submodular/milp.py": {"scipy"},
-    "statistics/library.py": {"importlib"},
-}
+EXCEPTIONS = {"optimum/deadline.py": {"time"}}
 """What the pure mathematics may import, and the modules that may import more."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(PACKAGE.rglob("*.py"))

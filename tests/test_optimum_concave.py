@@ -159,7 +159,7 @@ def test_time_limits_return_what_was_proved():
 
 
 def test_without_scipy_the_exact_programme_says_what_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     with pytest.raises(MissingDependency, match="scipy"):
         concave_optimum(softmax_rows(6, 1), 2, square_root())
     assert concave_interval(softmax_rows(6, 1), 2, square_root()).lower > 0

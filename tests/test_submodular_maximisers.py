@@ -74,8 +74,8 @@ def test_the_programme_returns_an_interval_when_time_is_up():
 
 
 def test_without_scipy_the_programme_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(MissingDependency, match="pip install scipy"):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(MissingDependency, match=r"scipy.*h2o-theory\[analysis\]"):
         sm.milp_optimum(sm.modular([1.0, 2.0]), 1)
 
 

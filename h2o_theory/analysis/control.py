@@ -10,9 +10,9 @@ from h2o_theory.analysis.graph import centralities, cooccurrence_graph
 from h2o_theory.analysis.ledger import Ledger
 from h2o_theory.analysis.survey import accumulated
 from h2o_theory.analysis.words import Words
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import record
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.statistics import percentile_interval
 from h2o_theory.trace import open_trace
 

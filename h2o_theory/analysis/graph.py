@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
-from h2o_theory.statistics import library
 
 __all__ = ["CENTRALITIES", "WINDOW", "centralities", "cooccurrence_graph", "pair_counts"]
 
@@ -66,7 +66,7 @@ def cooccurrence_graph(words, window=WINDOW):
     MissingDependency
         If networkx is not installed.
     """
-    graph = library("networkx").Graph(window=window)
+    graph = require("networkx").Graph(window=window)
     graph.add_nodes_from(words.kinds)
     first, second, count = pair_counts(words.kind, len(words.kinds), window)
     degree = np.bincount(first, count, len(words.kinds)) + np.bincount(
@@ -89,7 +89,7 @@ def centralities(graph):
         (damping 0.85) and the core number (largest k such that the word is in a subgraph where
         all have k neighbours or more).
     """
-    networkx = library("networkx")
+    networkx = require("networkx")
     table = pd.DataFrame({"word": list(graph)})
     if not len(table):
         return table.reindex(columns=["word", *CENTRALITIES])

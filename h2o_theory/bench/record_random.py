@@ -9,10 +9,10 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import record
 from h2o_theory.recorder.admission import attention_modules
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.load_options import check_device
 from h2o_theory.trace import open_trace
 

@@ -1,19 +1,16 @@
 """``h2o-theory masks``: sparse attention patterns on a recorded trace, at cache budgets."""
 
-import sys
-
 from h2o_theory.cli.common import (
     add_head_options,
     add_table_options,
     head_choice,
-    print_json,
     print_table,
     say,
     shown_progress,
 )
-from h2o_theory.cli.provenance import provenance
+from h2o_theory.cli.results import hand_over
 from h2o_theory.masks import available_masks, replay_masks
-from h2o_theory.report import check_destination, save_results
+from h2o_theory.report import check_destination
 from h2o_theory.trace import open_trace
 
 __all__ = ["add_parser"]
@@ -59,12 +56,7 @@ def run(arguments):
             **head_choice(arguments),
             progress=progress,
         )
-    table.attrs["provenance"] = provenance(trace, sys.argv[1:])
-    if arguments.out:
-        save_results(table, arguments.out, overwrite=arguments.overwrite)
-        say(f"results: {arguments.out}")
-    if arguments.json:
-        print_json(table)
+    if hand_over(table, trace, arguments):
         return
     means = table.groupby(_KEY, sort=False)[_MEANS].mean().reset_index()
     means = means.sort_values(["budget_tokens", "retained_mass"], ascending=[True, False])

@@ -1,22 +1,20 @@
 """``h2o-theory replay``: policies on a recorded trace, each against the exact optimum."""
 
-import sys
-
 from h2o_theory.cli.common import (
     DEFAULT_POLICIES,
     add_replay_options,
     add_table_options,
     head_choice,
-    print_json,
     print_table,
     say,
     say_parts,
     shown_progress,
 )
-from h2o_theory.cli.provenance import provenance, without_output_error
+from h2o_theory.cli.provenance import without_output_error
+from h2o_theory.cli.results import hand_over
 from h2o_theory.engine import read_budget_matrix, replay, resolved_parts
 from h2o_theory.policies import parse_policies
-from h2o_theory.report import check_destination, save_results, summary_table
+from h2o_theory.report import check_destination, summary_table
 from h2o_theory.trace import open_trace
 
 __all__ = ["add_parser"]
@@ -75,17 +73,9 @@ def run(arguments):
         )
     if reason := without_output_error(trace):
         say(f"output error {reason}")
-    table.attrs["provenance"] = provenance(trace, sys.argv[1:])
-    if arguments.out:
-        save_results(table, arguments.out, overwrite=arguments.overwrite)
-        say(f"results: {arguments.out}")
-    if arguments.json:
-        print_json(table)
-    else:
-        if not arguments.optimum:
-            say("without the optimum there are no ratios to it: they show as -")
-        print_table(summary_table(table), f"mean over {_heads(table)} heads, {trace.name}")
-
-
-def _heads(table):
-    return len(table[["layer", "kv_head"]].drop_duplicates())
+    if hand_over(table, trace, arguments):
+        return
+    if not arguments.optimum:
+        say("without the optimum there are no ratios to it: they show as -")
+    heads = len(table[["layer", "kv_head"]].drop_duplicates())
+    print_table(summary_table(table), f"mean over {heads} heads, {trace.name}")

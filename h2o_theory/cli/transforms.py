@@ -1,18 +1,14 @@
 """``h2o-theory transforms``: keys and values in fewer bits, under any policy, at equal bytes."""
 
-import sys
-
 from h2o_theory.cli.common import (
     add_head_options,
     add_table_options,
     head_choice,
-    print_json,
     print_table,
-    say,
     shown_progress,
 )
-from h2o_theory.cli.provenance import provenance
-from h2o_theory.report import check_destination, save_results
+from h2o_theory.cli.results import hand_over
+from h2o_theory.report import check_destination
 from h2o_theory.trace import open_trace
 from h2o_theory.transforms import replay_transforms
 
@@ -66,12 +62,7 @@ def run(arguments):
             **head_choice(arguments),
             progress=progress,
         )
-    table.attrs["provenance"] = provenance(trace, sys.argv[1:])
-    if arguments.out:
-        save_results(table, arguments.out, overwrite=arguments.overwrite)
-        say(f"results: {arguments.out}")
-    if arguments.json:
-        print_json(table)
+    if hand_over(table, trace, arguments):
         return
     means = table.groupby(_KEY, sort=False)[["retained_mass", "output_error"]].mean().reset_index()
     means = means.sort_values(["budget_bytes", "output_error"])

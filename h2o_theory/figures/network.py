@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 from h2o_theory.figures.style import INK, MUTED, PAPER, blank, legend_line, plain, styled
 from h2o_theory.figures.subject import Subject
-from h2o_theory.statistics import library, top_count
+from h2o_theory.statistics import top_count
 
 __all__ = ["network_figure"]
 
@@ -34,7 +35,7 @@ def network_figure(analysis, seed=0):
     """
     if analysis.graph is None or not analysis.graph.number_of_edges():
         raise BadArgument("there are no two words that occur together", where="words")
-    networkx, subject = library("networkx"), Subject.of(analysis)
+    networkx, subject = require("networkx"), Subject.of(analysis)
     words = analysis.tables["words"]
     heavy = set(words.nlargest(top_count(subject.share, len(words)), "attention").word)
     shown = words.nlargest(MOST_WORDS, "cooccurrences")

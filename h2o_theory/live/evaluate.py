@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.loop import CHUNK, closed_loop, following
 from h2o_theory.live.stream import PIECE, as_token_ids, stream_logits
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.models import LoadedModel
 
 __all__ = ["FullRun", "LiveResult", "evaluate", "evaluate_following", "full_run"]

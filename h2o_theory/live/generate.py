@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.evaluate import visible_sizes
 from h2o_theory.live.loop import closed_loop
 from h2o_theory.live.stream import as_token_ids, cache_argument
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.models import LoadedModel
 
 __all__ = ["Generation", "generate"]

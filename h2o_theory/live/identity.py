@@ -7,8 +7,8 @@ import json
 import numpy as np
 
 import h2o_theory
+from h2o_theory.dependencies import require
 from h2o_theory.policies import Policy
-from h2o_theory.recorder.dependencies import require
 
 __all__ = ["cell_id", "model_fingerprint", "policy_fingerprint"]
 

@@ -4,13 +4,13 @@ import contextlib
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
 from h2o_theory.live.chooser import chooser_for
 from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
 from h2o_theory.policies import Context
 from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.call import refuse_options
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.visibility import read_mask

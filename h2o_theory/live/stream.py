@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 
-from h2o_theory.recorder.dependencies import require
+from h2o_theory.dependencies import require
 
 __all__ = ["PIECE", "as_token_ids", "cache_argument", "stream_logits"]
 

@@ -8,7 +8,7 @@ from h2o_theory.masks.hip import HiP
 from h2o_theory.masks.quest import Quest
 from h2o_theory.masks.strided import Strided
 from h2o_theory.masks.topk import TopK
-from h2o_theory.policies.parse import make_named, split_names
+from h2o_theory.policies.parse import make_named, parse_named
 
 __all__ = ["available_masks", "make_mask", "parse_masks"]
 
@@ -27,17 +27,4 @@ def make_mask(text):
 
 def parse_masks(masks):
     """Masks from a comma-separated string, or a list of strings and :class:`Mask` objects."""
-    if isinstance(masks, str):
-        masks = split_names(masks)
-    elif isinstance(masks, Mask):
-        masks = [masks]
-    made = [make_mask(item) if isinstance(item, str) else item for item in masks]
-    wrong = [item for item in made if not isinstance(item, Mask)]
-    if wrong or not made:
-        raise UnknownMask(
-            "this is not a mask" if wrong else "no mask was given",
-            where="masks",
-            got=repr(wrong[0]) if wrong else "",
-            expected=", ".join(available_masks()),
-        )
-    return made
+    return parse_named(masks, Mask, available_masks(), UnknownMask)

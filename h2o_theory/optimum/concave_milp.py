@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from h2o_theory.errors import MissingDependency
+from h2o_theory.dependencies import require
 from h2o_theory.optimum.concave import TOLERANCE, ConcaveInterval, seen_masses, usable_problem
 from h2o_theory.optimum.deadline import Deadline
 from h2o_theory.optimum.schedule import first_shared_row, keep_slots_full
@@ -93,7 +93,7 @@ class _Programme:
     """The mixed-integer programme: u of each scored row, then x of each (row, older key)."""
 
     def __init__(self, rows, budget, prefill):
-        self._optimize, self._coo_array = _solver()
+        self._optimize, self._sparse = require("scipy.optimize"), require("scipy.sparse")
         self._tokens, self._budget, self._prefill = len(rows), budget, prefill
         first = first_shared_row(prefill)
         scored = len(rows) - prefill
@@ -135,7 +135,8 @@ class _Programme:
         row, column, coefficient = map(np.concatenate, zip(*self._entries, strict=True))
         limits = np.concatenate(self._limits)
         scored, variables = self._own.size, self._own.size + self._t.size
-        matrix = self._coo_array((coefficient, (row, column)), shape=(limits.size, variables))
+        shape = (limits.size, variables)
+        matrix = self._sparse.coo_array((coefficient, (row, column)), shape=shape)
         is_u = np.arange(variables) < scored
         result = self._optimize.milp(
             -is_u.astype(np.float64),
@@ -151,18 +152,3 @@ class _Programme:
         planned = np.maximum(np.arange(self._tokens), self._prefill - 1)
         np.maximum.at(planned, self._j[kept], self._t[kept])
         return bound, keep_slots_full(planned, self._budget, self._prefill)
-
-
-def _solver():
-    """scipy's optimisers and sparse matrices, imported here because nothing else needs them."""
-    try:
-        from scipy import optimize
-        from scipy.sparse import coo_array
-    except ImportError:
-        raise MissingDependency(
-            "scipy is not installed",
-            where="concave_optimum",
-            expected="scipy, for the HiGHS solver",
-            hint="Run: pip install scipy.",
-        ) from None
-    return optimize, coo_array

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["make_named", "split_names"]
+__all__ = ["make_named", "parse_named", "split_names"]
 
 
 def make_named(text, classes, unknown):
@@ -43,6 +43,32 @@ def make_named(text, classes, unknown):
             )
         parameters[key] = _convert(name, key, value, kinds[key])
     return cls(**parameters)
+
+
+def parse_named(items, kind, classes, unknown):
+    """A list of ``kind`` objects from a comma-separated string, one object, or a list of both.
+
+    Raises
+    ------
+    unknown
+        Also if an item is neither a name nor such an object, or if there is none.
+    BadArgument
+        As :func:`make_named` does.
+    """
+    if isinstance(items, str):
+        items = split_names(items)
+    elif isinstance(items, kind):
+        items = [items]
+    made = [make_named(i, classes, unknown) if isinstance(i, str) else i for i in items]
+    wrong = [item for item in made if not isinstance(item, kind)]
+    if wrong or not made:
+        noun = kind.__name__.lower()
+        raise unknown(
+            f"this is not a {noun}" if wrong else f"no {noun} was given",
+            got=repr(wrong[0]) if wrong else "",
+            expected=", ".join(classes),
+        )
+    return made
 
 
 def _convert(name, key, value, kind):

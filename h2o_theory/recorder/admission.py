@@ -1,7 +1,7 @@
 """What must hold of a model before it is recorded, and where its attention modules are."""
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, OutOfRange, UnsupportedModel
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.families import FAMILIES, reason_against
 
 __all__ = ["INNER", "attention_modules", "check_kv_heads", "check_layers", "check_model"]

@@ -2,9 +2,9 @@
 
 import importlib.util
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.recorder.admission import INNER
-from h2o_theory.recorder.dependencies import require
 
 __all__ = ["DTYPES", "check_device", "load_options"]
 

@@ -13,8 +13,8 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, ModelNotFound
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.quiet import quiet
 
 __all__ = ["cache_root", "cached_copy"]

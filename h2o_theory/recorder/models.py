@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.load_options import load_options
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet

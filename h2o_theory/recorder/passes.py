@@ -5,8 +5,8 @@ import sys
 from dataclasses import asdict, dataclass
 from inspect import signature
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
-from h2o_theory.recorder.dependencies import require
 
 __all__ = ["Generation", "check_chunk", "generate", "prefill"]
 

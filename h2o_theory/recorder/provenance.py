@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from h2o_theory.recorder.dependencies import require
+from h2o_theory.dependencies import require
 from h2o_theory.recorder.registration import NAME
 from h2o_theory.trace import TraceSpec
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import ModelNotFound
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.models import SHORT_NAMES, packaged_file
 from h2o_theory.recorder.quiet import quiet

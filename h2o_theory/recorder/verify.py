@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.recorder.capture import record
-from h2o_theory.recorder.dependencies import require
 from h2o_theory.recorder.tiny import SHAPES, tiny_model
 from h2o_theory.trace import open_trace
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import RecordingRefused
-from h2o_theory.recorder.dependencies import require
 
 __all__ = ["Seen", "read_mask"]
 

@@ -9,7 +9,6 @@ from h2o_theory.statistics.concentration import (
     top_count,
     top_share,
 )
-from h2o_theory.statistics.library import library
 from h2o_theory.statistics.power_law import PowerLaw, fit_power_law, goodness_of_fit
 from h2o_theory.statistics.rank import (
     Permutation,
@@ -43,7 +42,6 @@ __all__ = [
     "gini",
     "goodness_of_fit",
     "kendall",
-    "library",
     "median_survival",
     "partial_permutation",
     "partial_spearman",

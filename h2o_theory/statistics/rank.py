@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from h2o_theory.dependencies import require
 from h2o_theory.errors import NotEnoughData
-from h2o_theory.statistics.library import library
 from h2o_theory.statistics.resample import percentile_interval
 
 __all__ = [
@@ -64,7 +64,7 @@ def kendall(x, y, *, replicates=300, seed=0):
     O(replicates x n log n).
     """
     x, y, _ = _usable(x, y, ())
-    tau = library("scipy.stats").kendalltau
+    tau = require("scipy.stats").kendalltau
     drawn = [tau(x[i], y[i]).statistic for i in _resamples(len(x), replicates, seed)]
     return percentile_interval(tau(x, y).statistic, np.array(drawn)[np.isfinite(drawn)])
 
@@ -180,7 +180,7 @@ def _partial(x, y, controls):
 
 def _residuals(x, controls):
     """Ranks of x less their least-squares fit by a constant and the ranks of the controls."""
-    rank = library("scipy.stats").rankdata
+    rank = require("scipy.stats").rankdata
     ranks = rank(x)
     centred = ranks - ranks.mean()
     if not len(controls):

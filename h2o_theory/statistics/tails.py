@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from h2o_theory.statistics.library import library
+from h2o_theory.dependencies import require
 
 __all__ = ["ALTERNATIVES", "Comparison", "compare_laws"]
 
@@ -69,7 +69,7 @@ def compare_laws(values, law):
     -----
     Source: Clauset, Shalizi, Newman 2009, section 5.
     """
-    special = library("scipy.special")
+    special = require("scipy.special")
     values = np.asarray(values, dtype=np.float64)
     u = np.sort(values[values >= law.x_min]) / law.x_min
     ours = np.log(law.exponent - 1) - law.exponent * np.log(u)
@@ -93,7 +93,7 @@ def _exponential(u):
 
 def _log_normal(u):
     """Log density of the best log-normal law cut off below u = 1."""
-    optimize, special = library("scipy.optimize"), library("scipy.special")
+    optimize, special = require("scipy.optimize"), require("scipy.special")
     logs = np.log(u)
 
     def density(parameters):
@@ -117,7 +117,7 @@ def _log_normal(u):
 
 def _truncated(u, exponent):
     """Largest log-likelihood of u^-a exp(-b u) on u >= 1, over a and b >= 0."""
-    optimize = library("scipy.optimize")
+    optimize = require("scipy.optimize")
     logs, total, n = np.log(u).sum(), u.sum(), len(u)
 
     def loss(parameters):

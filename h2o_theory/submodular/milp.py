@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument, MissingDependency
+from h2o_theory.dependencies import require
+from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.deadline import Deadline
 from h2o_theory.submodular.greedy import lazy_greedy
 from h2o_theory.submodular.result import Guarantee, Maximised, require_cardinality
@@ -64,7 +65,7 @@ def milp_optimum(function, size, *, time_limit=None):
             where="function",
             got=repr(function),
         )
-    optimize = _solver()
+    optimize = require("scipy.optimize")
     start = lazy_greedy(function, size)
     best, upper, evaluations = start, start.upper, start.evaluations
     lines = [function.lines(start.members[:i]) for i in range(size + 1)]
@@ -115,17 +116,3 @@ def _solve(optimize, parts, lines, size, seconds):
     if result.x is None:
         return bound, None
     return bound, tuple(np.flatnonzero(result.x[parts:] > 0.5).tolist())
-
-
-def _solver():
-    """scipy's optimisers, imported here because nothing else needs them."""
-    try:
-        from scipy import optimize
-    except ImportError:
-        raise MissingDependency(
-            "scipy is not installed",
-            where="milp_optimum",
-            expected="scipy, for the HiGHS solver",
-            hint="Run: pip install scipy.",
-        ) from None
-    return optimize

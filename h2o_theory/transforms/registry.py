@@ -1,7 +1,7 @@
 """Names to transforms."""
 
 from h2o_theory.errors import UnknownTransform
-from h2o_theory.policies.parse import make_named, split_names
+from h2o_theory.policies.parse import make_named, parse_named
 from h2o_theory.transforms.base import Transform
 from h2o_theory.transforms.exact import Exact
 from h2o_theory.transforms.kivi import KIVI
@@ -25,17 +25,4 @@ def make_transform(text):
 
 def parse_transforms(transforms):
     """Transforms from a comma-separated string, or a list of strings and :class:`Transform`."""
-    if isinstance(transforms, str):
-        transforms = split_names(transforms)
-    elif isinstance(transforms, Transform):
-        transforms = [transforms]
-    made = [make_transform(item) if isinstance(item, str) else item for item in transforms]
-    wrong = [item for item in made if not isinstance(item, Transform)]
-    if wrong or not made:
-        raise UnknownTransform(
-            "this is not a transform" if wrong else "no transform was given",
-            where="transforms",
-            got=repr(wrong[0]) if wrong else "",
-            expected=", ".join(available_transforms()),
-        )
-    return made
+    return parse_named(transforms, Transform, available_transforms(), UnknownTransform)

@@ -6,11 +6,12 @@ from h2o_theory.errors import MissingDependency
 
 __all__ = ["require"]
 
-INSTALL = 'pip install "h2o-theory[record]"'
+_EXTRAS = {"networkx": "analysis", "scipy": "analysis"}
+"""The extra that installs a package, where it is not ``record``."""
 
 
 def require(name):
-    """Import an optional package and return it.
+    """Import a module of an optional package and return it.
 
     Raises
     ------
@@ -20,8 +21,10 @@ def require(name):
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        extra = _EXTRAS.get(package, "record")
         raise MissingDependency(
-            f"recording needs the package {name}",
+            f"this needs the package {package}",
             got=error,
-            hint=f"Install it with: {INSTALL}",
+            hint=f'Install it with: pip install "h2o-theory[{extra}]"',
         ) from None
