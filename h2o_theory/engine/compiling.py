@@ -10,6 +10,7 @@ __all__ = ["compile_policies"]
 def compile_policies(policies, progress=None):
     """Compile what these policies need; plain ones need nothing."""
     compiled = [p for p in policies if isinstance(p, Policy) and p.name not in ("full", "optimum")]
+    compiled = list(dict.fromkeys(compiled))  # one policy may stand at many budgets
     for done, policy in enumerate(compiled, start=1):
         compiled_advance(policy)
         if policy.nested:
