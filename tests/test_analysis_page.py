@@ -195,11 +195,13 @@ def test_the_verb_refuses_by_name(tmp_path, capsys, committed_trace):
     refused(capsys, ["analyze", trace, "--out", str(tmp_path)], "OutputExists")
 
 
-def test_a_missing_library_is_named(monkeypatch, committed_trace):
-    monkeypatch.setitem(sys.modules, "networkx", None)
-    trace = ht.open_trace(committed_trace)
-    with pytest.raises(MissingDependency, match=r"networkx.*h2o-theory\[analysis\]"):
-        analyze(trace, layers=[0], **QUICK)
+@pytest.mark.parametrize("module", ["networkx", "scipy.stats"])
+def test_a_missing_library_is_named_before_any_row_is_read(monkeypatch, committed_trace, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    trace, seen = ht.open_trace(committed_trace), []
+    with pytest.raises(MissingDependency, match=r"h2o-theory\[analysis\]"):
+        analyze(trace, layers=[0], progress=lambda *stage: seen.append(stage), **QUICK)
+    assert seen == []
 
 
 def test_words_need_strings_of_every_text(committed_trace):

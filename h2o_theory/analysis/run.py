@@ -23,6 +23,7 @@ from h2o_theory.analysis.survey import accumulated, survey_rows
 from h2o_theory.analysis.texts import compare_texts
 from h2o_theory.analysis.words import words_of
 from h2o_theory.attention import SPARSITY_THRESHOLD
+from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 
 __all__ = ["Analysis", "analyze"]
@@ -113,6 +114,8 @@ def analyze(
     -----
     One pass over the rows, O(L H T^2 log T); then resampling, independent of T^2.
     """
+    for package in ("scipy.stats", "networkx"):
+        require(package)  # before any row is read
     if replicates < 50:
         raise BadArgument("too few", where="replicates", got=replicates, expected="at least 50")
     if window < 1:
