@@ -128,3 +128,32 @@ def top_k_total(fixed, budget, prefill=0):
     """The k largest entries of each scored row, own entry or not: an upper bound."""
     rows = fixed[prefill:]
     return int(np.sort(rows, axis=1)[:, ::-1][:, :budget].sum())
+
+
+def or_tools_optimum(fixed, budget):
+    """The optimum as a min-cost flow of OR-tools in chain form: a node for each token and row.
+
+    Retained slots flow from row to row; a slot that holds key j during row t pays minus its mass.
+    Integers throughout. Node t is the pool of free slots before row t.
+    """
+    from ortools.graph.python import min_cost_flow
+
+    tokens = len(fixed)
+    pairs = zip(*np.tril_indices(tokens, -1), strict=True)
+    held = {(int(j), int(t)): tokens + 1 + n for n, (t, j) in enumerate(pairs)}
+    flow = min_cost_flow.SimpleMinCostFlow()
+    for t in range(1, tokens):
+        flow.add_arc_with_capacity_and_unit_cost(t, t + 1, budget - 1, 0)
+    for (j, t), node in held.items():
+        gain = -int(fixed[t, j])
+        if t == j + 1:
+            flow.add_arc_with_capacity_and_unit_cost(t, node, 1, 0)
+        after = held.get((j, t + 1))
+        if after is not None:
+            flow.add_arc_with_capacity_and_unit_cost(node, after, 1, gain)
+        flow.add_arc_with_capacity_and_unit_cost(node, t + 1, 1, gain)
+    flow.set_node_supply(1, budget - 1)
+    flow.set_node_supply(tokens, 1 - budget)
+    status = flow.solve()
+    assert status == flow.OPTIMAL, status
+    return int(np.trace(fixed)) - flow.optimal_cost()

@@ -9,13 +9,20 @@ from optimum_referees import (
     brute_force,
     chain_flow_optimum,
     highs_optimum,
+    or_tools_optimum,
     replayed_value,
     softmax_rows,
     tied_rows,
     top_k_total,
 )
 
-from h2o_theory.optimum import FRACTION_BITS, check_certificate, optimum_curve, to_fixed_point
+from h2o_theory.optimum import (
+    FRACTION_BITS,
+    check_certificate,
+    optimum_at,
+    optimum_curve,
+    to_fixed_point,
+)
 
 UNIT = 2.0**FRACTION_BITS
 
@@ -103,6 +110,17 @@ def test_equals_highs(family, tokens, prefill):
     for budget in (1, 2, tokens // 4, tokens // 2, tokens):
         expected = highs_optimum(rows, budget, prefill)
         assert curve.values[budget - 1] / UNIT == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("tokens", [2, 13, 60])
+def test_equals_the_flow_of_or_tools_in_integers(family, tokens):
+    pytest.importorskip("ortools", reason="OR-tools is not installed (extra bench)")
+    fixed = to_fixed_point(FAMILIES[family](tokens, tokens))
+    curve = optimum_curve(fixed, tokens)
+    for budget in sorted({1, 2, 1 + tokens // 5, 1 + tokens // 2, tokens}):
+        expected = or_tools_optimum(fixed, budget)
+        assert curve.values[budget - 1] == optimum_at(fixed, budget).value == expected
 
 
 @pytest.mark.parametrize("budget", [13, 26])
