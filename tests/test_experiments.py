@@ -56,7 +56,7 @@ def test_the_ladder_pairs_every_policy_with_the_full_cache(study):
 
 
 def test_results_come_back_from_disk(study, tmp_path):
-    result = long_text(study, budget="10", stretch=40)
+    result = long_text(study, budget="10")
     path = save_result(result, tmp_path / "results")
     again = load_result(path)
     assert again.findings.keys() == result.findings.keys() and again.setting["windows"] == 2
@@ -68,12 +68,35 @@ def test_results_come_back_from_disk(study, tmp_path):
 
 
 def test_running_perplexity_is_that_of_its_stretch(study):
-    result = long_text(study, budget="10", stretch=40, slots=True)
-    row = result.table.set_index("arm").loc["sinks + recent"]
-    losses = [evaluate(study.model, ids, "sink", 10).losses[40:] for ids in study.windows]
-    assert row["ppl_40"] == pytest.approx(np.exp(np.mean(losses)))
-    slot = evaluate(study.model, study.windows[0], "sink", 10, positions="slot")
-    assert "sinks + recent, slots" in result.findings and slot.perplexity > 0
+    result = long_text(study, budget="10", positions="slot")
+    running = result.extra["running"].set_index(["arm", "first"])
+    assert result.table["arm"].tolist()[0] == "full cache" == result.setting["base"]
+    first, last = 40, int(running.loc[("h2o", 40), "last"])
+    losses = [
+        evaluate(study.model, ids, "h2o", 10, positions="slot").losses[first:last]
+        for ids in study.windows
+    ]
+    assert running.loc[("h2o", 40), "perplexity"] == pytest.approx(np.exp(np.mean(losses)))
+    ends = result.extra["running"].groupby("arm")
+    assert (ends["last"].max() == 80).all() and (ends["first"].min() == 0).all()
+
+
+def test_a_text_beyond_the_context_is_measured_against_sinks(tmp_path):
+    model = LoadedModel(
+        tiny_model("llama", max_position_embeddings=60), None, "tiny", "llama", "", "test"
+    )
+    study = Study(model, tokens(80), tmp_path, tokens=80, windows=1, text="noise")
+    with pytest.raises(BadArgument, match="more tokens than the model's context"):
+        long_text(study, budget="10")
+    result = long_text(study, budget="10", positions="slot")
+    assert result.table["arm"].tolist() == ["sinks + recent", "h2o", "recent"]
+    assert set(result.findings) == {"h2o over sinks + recent", "recent over sinks + recent"}
+    assert result.table["agreement"].isna().all() and (result.table["n"] == 79).all()
+    h2o, sink = (
+        evaluate(study.model, study.windows[0], name, 10, positions="slot").loss
+        for name in ("h2o", "sink")
+    )
+    assert result.findings["h2o over sinks + recent"]["value"] == pytest.approx(h2o - sink)
 
 
 def test_hidden_keys_are_the_heaviest(study):

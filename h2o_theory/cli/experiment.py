@@ -34,6 +34,12 @@ def add_parser(verbs):
     parser.add_argument("--windows", type=int, metavar="N", help="consecutive windows")
     parser.add_argument("--policy", metavar="P,P,...", help="of ladder and fidelity")
     parser.add_argument("--budget", metavar="K,K,...", help="in place of the default")
+    parser.add_argument(
+        "--positions",
+        choices=("original", "slot"),
+        help="of streaming: those of the text, or counted within the cache, which a text longer "
+        "than the model's context needs",
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="cells, NAME.json and figure")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
     parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
@@ -79,6 +85,9 @@ def run(arguments):
     print(result.answer)
 
 
+_OPTIONS = ("policies", "budget", "budgets", "positions")
+
+
 def _options(experiment, arguments):
     """What was asked for in the terms of the experiment; raises BadArgument if it has none."""
     known, options = inspect.signature(experiment.run).parameters, {}
@@ -88,12 +97,14 @@ def _options(experiment, arguments):
         options["budgets"] = tuple(budget.text for budget in parse_budgets(arguments.budget))
     elif arguments.budget:
         options["budget"] = parse_budget(arguments.budget).text
+    if arguments.positions:
+        options["positions"] = arguments.positions
     for name in options:
         if name not in known:
             raise BadArgument(
                 f"this experiment takes no {name}",
                 where=arguments.name,
-                expected=", ".join(n for n in known if n in ("policies", "budget", "budgets")),
+                expected=", ".join(n for n in known if n in _OPTIONS),
             )
     return options
 

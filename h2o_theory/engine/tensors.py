@@ -6,7 +6,15 @@ from h2o_theory.attention import rotate
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import TENSORS, Tensors
 
-__all__ = ["HALVES", "check_tensors", "counts_slots", "head_tensors", "load_tensors", "rotary_of"]
+__all__ = [
+    "HALVES",
+    "check_tensors",
+    "counts_slots",
+    "head_tensors",
+    "load_tensors",
+    "rotary_of",
+    "stated_rotary",
+]
 
 HALVES = frozenset(
     "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gpt_neox phi phi3 stablelm "
@@ -77,21 +85,26 @@ def rotary_of(trace, layer):
     BadArgument
         If the embedding is laid out otherwise or its angles are not theta's powers.
     """
-    stated = trace.spec.model.get("rope") or {}
+    return stated_rotary(trace.spec.model, trace.layer(layer).head_dim, trace.name)
+
+
+def stated_rotary(model, head_dim, where):
+    """:func:`rotary_of` from what is said of a model: its ``family`` and ``rope``."""
+    stated = model.get("rope") or {}
     if not stated:
         return None
     theta = stated.get("rope_theta", stated.get("rotary_emb_base"))
     kind = stated.get("rope_type", "default")
-    known = trace.spec.model.get("family") in HALVES and isinstance(theta, int | float)
+    known = model.get("family") in HALVES and isinstance(theta, int | float)
     if not known or kind != "default" or stated.get("rope_scaling"):
         raise BadArgument(
             "this rotary embedding cannot be taken out of the queries",
-            where=trace.name,
-            got=f"family {trace.spec.model.get('family')}, {stated}",
+            where=where,
+            got=f"family {model.get('family')}, {stated}",
             expected=f"rope_type default with a rope_theta in one of {', '.join(sorted(HALVES))}",
         )
     share = stated.get("partial_rotary_factor", stated.get("rotary_pct", 1.0))
-    return float(theta), int(trace.layer(layer).head_dim * share)
+    return float(theta), int(head_dim * share)
 
 
 def _needed(policies):

@@ -1,62 +1,74 @@
 """H2O against sinks and a window on a long text, by running perplexity."""
 
 import numpy as np
+import pandas as pd
 
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.experiments.study import FULL, policy_arm
 
 __all__ = ["long_text"]
 
+SINKS = "sinks + recent"
+STRETCHES = 32
 
-def long_text(study, *, budget="256", stretch=512, slots=False):
-    """Loss along a long text at equal budget, in stretches.
+
+def long_text(study, *, budget="256", positions="original"):
+    """Loss along a long text at equal budget, and perplexity by stretches of it.
+
+    A text longer than the model's context is read with positions counted within the cache, as
+    StreamingLLM does; there is no full cache to compare with then, and the arms are measured
+    against sinks and a window.
 
     Parameters
     ----------
     study : Study
         Usually with one long window.
     budget : str
-    stretch : int
-        Tokens of which each line of the table is a mean.
-    slots : bool
-        Also sinks and a window with positions counted within the cache, as StreamingLLM does; one
-        token at a time, so slower.
+    positions : {"original", "slot"}
+        For all arms alike.
 
     Returns
     -------
     ExperimentResult
+        ``extra["running"]`` has the perplexity of each arm on each of 32 stretches, means over
+        the windows.
     """
+    context = getattr(study.model.model.config, "max_position_embeddings", None)
+    fits = context is None or study.tokens <= context
     arms = [
-        policy_arm(name, budget, study.tokens, label=label)
-        for name, label in (("h2o", "h2o"), ("sink", "sinks + recent"), ("recent", "recent"))
+        policy_arm(name, budget, study.tokens, label=label, positions=positions, compared=fits)
+        for name, label in (("sink", SINKS), ("h2o", "h2o"), ("recent", "recent"))
     ]
-    if slots:
-        label = "sinks + recent, slots"
-        arms.append(policy_arm("sink", budget, study.tokens, label=label, positions="slot"))
-    found = study.compare(arms)
-    labels = [FULL.label, *(arm.label for arm in arms)]
-    table = found.table()
-    for number, start in enumerate(range(0, study.tokens, stretch)):
-        table[f"ppl_{start}"] = [
-            _stretch_perplexity(found.losses(label), study.tokens, number, stretch)
-            for label in labels
-        ]
-    findings = {arm.label: found.finding(arm.label) for arm in arms}
-    findings["h2o over sinks + recent"] = found.finding("h2o", "sinks + recent")
-    difference = findings["h2o over sinks + recent"]
+    found = study.compare(arms, FULL if fits else arms[0])
+    findings = {arm.label: found.finding(arm.label) for arm in arms if arm.label != found.base}
+    if fits:
+        findings[f"h2o over {SINKS}"] = found.finding("h2o", SINKS)
+    else:
+        findings = {f"{label} over {SINKS}": item for label, item in findings.items()}
+    difference = findings[f"h2o over {SINKS}"]
     return ExperimentResult.of(
         study,
         "streaming",
         "On a long text at equal budget, is H2O's perplexity below that of sinks and a window?",
-        f"H2O over sinks + recent at {budget}, T = {study.tokens}: {difference['value']:+.4f} nats "
-        f"per token [{difference['low']:.4f}, {difference['high']:.4f}]",
+        f"H2O over sinks + recent at {budget}, T = {study.tokens}, {positions} positions: "
+        f"{difference['value']:+.4f} nats per token "
+        f"[{difference['low']:.4f}, {difference['high']:.4f}]",
         findings,
-        table,
+        found.table(),
+        extra={"running": _running(found, study.tokens)},
         budget=budget,
-        stretch=stretch,
+        positions=positions,
+        base=found.base,
     )
 
 
-def _stretch_perplexity(losses, tokens, number, stretch):
-    part = losses.reshape(-1, tokens)[:, number * stretch : (number + 1) * stretch]
-    return float(np.exp(np.nanmean(part)))
+def _running(found, tokens):
+    """Perplexity by stretch: arm, first and last + 1 token of the stretch, perplexity."""
+    lines = []
+    edges = np.linspace(0, tokens, min(STRETCHES, tokens // 2) + 1).astype(int)
+    for label in found.labels:
+        losses = found.losses(label).reshape(-1, tokens)
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            perplexity = float(np.exp(np.nanmean(losses[:, first:last])))
+            lines.append({"arm": label, "first": first, "last": last, "perplexity": perplexity})
+    return pd.DataFrame(lines)

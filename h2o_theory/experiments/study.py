@@ -28,17 +28,23 @@ class Arm:
         All that decides the result beside model and tokens; it names the cell.
     run : callable (study, window, reference) -> LiveResult, or None
         None is the full cache.
+    compared : bool
+        Whether agreement and KL are measured against the full cache, which is then run besides.
     """
 
     label: str
     what: dict
     run: object = field(compare=False)
+    compared: bool = True
 
+
+MINUTES = 4096
+"""Tokens from which on a single cell takes so long that it shows its own progress."""
 
 FULL = Arm("full cache", {"kind": "full"}, None)
 
 
-def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed=0):
+def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed=0, compared=True):
     """The arm in which a policy evicts at a budget, ``"20%"`` or a number, of T = ``tokens``."""
     policy = check_policy_runs_live(policy)
     budget = parse_budget(budget).resolve(tokens)
@@ -49,12 +55,23 @@ def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed
         "budget": budget,
         **options,
     }
+    if not compared:
+        what["compared"] = False
+    label = label or f"{policy.name} at {budget}"
 
     def run(study, window, reference):
-        ids = study.windows[window]
-        return evaluate(study.model, ids, policy, budget, reference=reference, **options)
+        ids, progress = study.windows[window], None
+        if study.progress and len(ids) >= MINUTES:
+            progress = _named(study.progress, f"{label}, window {window}")
+        return evaluate(
+            study.model, ids, policy, budget, reference=reference, progress=progress, **options
+        )
 
-    return Arm(label or f"{policy.name} at {budget}", what, run)
+    return Arm(label, what, run, compared)
+
+
+def _named(progress, label):
+    return lambda done, total, _: progress(done, total, label)
 
 
 class Study:
@@ -102,24 +119,24 @@ class Study:
             self.store.save(name, *found)
         return found
 
-    def compare(self, arms):
-        """Run all arms on all windows; the full cache is always among them.
+    def compare(self, arms, base=FULL):
+        """Run all arms on all windows, and the one that they are measured against.
 
         Returns
         -------
         Comparison
         """
-        arms = [FULL, *(arm for arm in arms if arm != FULL)]
+        arms = [base, *(arm for arm in arms if arm != base)]
         found = {arm.label: [] for arm in arms}
         for window in range(len(self.windows)):
             for done, arm in enumerate(arms, start=window * len(arms) + 1):
                 found[arm.label].append(self.cell(window, arm))
                 if self.progress:
                     self.progress(done, len(arms) * len(self.windows), "cells")
-        return Comparison(found)
+        return Comparison(found, base.label)
 
     def _compute(self, window, arm):
-        reference = self.full(window)
+        reference = self.full(window) if arm.compared else None
         if arm.run is None:
             record = {"agreement": 1.0, "kl": 0.0, "kv_bytes": reference.kv_bytes}
             return record, {"losses": reference.losses, "sizes": reference.sizes}
@@ -139,23 +156,26 @@ class Comparison:
     Attributes
     ----------
     labels : list of str
+    base : str
+        The one that the others are measured against.
     """
 
-    def __init__(self, found):
-        self._found, self.labels = found, list(found)
+    def __init__(self, found, base):
+        self._found, self.labels, self.base = found, list(found), base
 
     def losses(self, label):
         """Losses of all windows one after another, [windows x T]; the first of each is NaN."""
         return np.concatenate([arrays["losses"] for _, arrays in self._found[label]])
 
-    def increase(self, label, over="full cache"):
-        """Loss of one arm over another, same tokens: ``(mean, low, high)``, nats per token."""
-        return paired_increase([self.losses(label)], [self.losses(over)])
+    def increase(self, label, over=None):
+        """Loss of one arm over another, by default the base: ``(mean, low, high)``, nats per
+        token of the same tokens."""
+        return paired_increase([self.losses(label)], [self.losses(over or self.base)])
 
-    def finding(self, label, over="full cache"):
+    def finding(self, label, over=None):
         """:meth:`increase` with its n, for a result's findings."""
         value, low, high = self.increase(label, over)
-        n = int(np.isfinite(self.losses(label) - self.losses(over)).sum())
+        n = int(np.isfinite(self.losses(label) - self.losses(over or self.base)).sum())
         return {"value": value, "low": low, "high": high, "n": n, "unit": "nats per token"}
 
     def table(self):

@@ -92,10 +92,7 @@ def _law(axes, law):
     values = law.x_min * (rank / law["tail"]) ** (-1 / (law.exponent - 1))
     # No replicate as far off as the sample bounds p from above; it does not make p nothing.
     p = f"= {law.p:.3f}" if law.p else f"< {law.p_high:.3f}"
-    text = (
-        f"exponent {law.exponent:.2f} [{law.low:.2f}, {law.high:.2f}],\n"
-        f"fit p {p}: {law.verdict}"
-    )
+    text = f"exponent {law.exponent:.2f} [{law.low:.2f}, {law.high:.2f}],\nfit p {p}: {law.verdict}"
     axes.plot(rank, values, color=LAW, linewidth=1.6, label=text, zorder=4)
     axes.axvline(law["tail"], color=INK, linewidth=0.7, linestyle=(0, (1.2, 1.8)))
 

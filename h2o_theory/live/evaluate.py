@@ -8,6 +8,7 @@ import numpy as np
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.loop import CHUNK, closed_loop, following
+from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.stream import PIECE, as_token_ids, stream_logits
 from h2o_theory.recorder.models import LoadedModel
 
@@ -166,7 +167,7 @@ def evaluate(
     reference : FullRun, optional
         To measure agreement and KL against, see :func:`full_run`.
     piece : int
-        Tokens of one forward pass.
+        Tokens of one forward pass; a policy whose set serves all layers makes it 1.
     progress : callable (done, total, label), optional
 
     Returns
@@ -182,6 +183,7 @@ def evaluate(
     Others as ``closed_loop``.
     """
     model, ids = _checked(model, ids)
+    policy = check_policy_runs_live(policy)
     loop = closed_loop(
         model,
         policy,
@@ -193,6 +195,7 @@ def evaluate(
         transform=transform,
         chunk=chunk,
     )
+    piece = 1 if policy.scope == "model" else piece
     return _run(loop, model, ids, prefill, reference, piece, progress)
 
 

@@ -8,6 +8,7 @@ from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.evaluate import visible_sizes
 from h2o_theory.live.loop import closed_loop
+from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.stream import as_token_ids, cache_argument
 from h2o_theory.recorder.models import LoadedModel
 
@@ -97,6 +98,7 @@ def generate(
     draws = torch.Generator(device=model.device).manual_seed(seed)
     ends = np.atleast_1d(model.config.eos_token_id if model.config.eos_token_id is not None else [])
     tokens, known, held = len(ids) + new_tokens, ids.tolist(), []
+    policy = check_policy_runs_live(policy)
     loop = closed_loop(
         model,
         policy,
@@ -109,6 +111,10 @@ def generate(
     with loop as live, torch.no_grad():
         cache = {cache_argument(model): live.cache, "use_cache": True}
         batch = torch.tensor([known], device=model.device)
+        if policy.scope == "model":
+            for token in known[:-1]:
+                model(input_ids=torch.tensor([[token]], device=model.device), **cache)
+            batch = batch[:, -1:]
         for done in range(new_tokens):
             # Logits of the last row alone: those of a long prompt would fill the memory.
             logits = model(input_ids=batch, logits_to_keep=1, **cache).logits[0, -1].float()

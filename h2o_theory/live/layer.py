@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from numba import njit
 
+from h2o_theory.live.slots import SlotLogits
+
 __all__ = ["Arithmetic", "LiveLayer", "Scratch"]
 
 
@@ -16,20 +18,23 @@ class Arithmetic:
     softcap : float or None
     sinks : torch.Tensor [q_heads] or None
         A logit per query head that joins the softmax and belongs to no key.
-    rotate : callable (keys, delta) or None
+    rotation : KeyRotation or None
         Moves keys along the sequence; given, positions count within the cache.
     """
 
-    def __init__(self, scaling, softcap=None, sinks=None, rotate=None):
-        self.scaling, self.softcap, self.sinks, self.rotate = scaling, softcap, sinks, rotate
+    def __init__(self, scaling, softcap=None, sinks=None, rotation=None):
+        self.scaling, self.softcap, self.sinks = scaling, softcap, sinks
+        self.rotation = rotation
 
     def logits(self, queries, keys):
         """Logits [h, G, B, m], float32, of queries [h, G, B, d] and keys [h, m, d]."""
         product = queries.float() @ keys.float().transpose(1, 2).unsqueeze(1)
         product *= self.scaling
-        if self.softcap is not None:
-            product = self.softcap * torch.tanh(product / self.softcap)
-        return product
+        return self.cap(product)
+
+    def cap(self, logits):
+        """Logits under the model's soft limit, if it has one."""
+        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
 
 class Scratch:
@@ -56,9 +61,13 @@ class _Unit:
         self.heads, self.chooser = heads, chooser
         self.positions = np.zeros(0, dtype=np.int64)
         self.keys = self.values = None
+        self.all_keys = None
 
     def extend(self, keys, values, start):
         """Append the keys and values [h, B, d] of the positions from ``start``."""
+        if self.chooser.raw:
+            past = [] if self.all_keys is None else [self.all_keys]
+            self.all_keys = torch.cat([*past, keys], dim=1)
         if self.keys is not None:
             keys = torch.cat([self.keys, keys], dim=1)
             values = torch.cat([self.values, values], dim=1)
@@ -96,7 +105,8 @@ class LiveLayer:
 
     Notes
     -----
-    O(T (k + B) d) time and O(G B (T + k)) memory for each kv_head.
+    O(T (k + B) d) time and O(G B (T + k)) memory for each kv_head; O(T^2 d) time and all T keys
+    if a chooser looks at raw rows.
     """
 
     def __init__(self, choosers, chunk, scratch):
@@ -160,21 +170,17 @@ class LiveLayer:
 
     def _attend_chunk(self, unit, queries, start, lo, arithmetic, sinks):
         """Outputs [h, G, B, dv] of a chunk of queries [h, G, B, d] that begins at ``start``."""
-        stop = start + queries.shape[2]
-        positions, keys = unit.positions, unit.keys
-        if arithmetic.rotate is not None:
-            # Entry i of m is to lie m - 1 - i before the query, as in a cache without gaps.
-            gap = stop - 1 - positions - np.arange(len(positions) - 1, -1, -1)
-            keys = arithmetic.rotate(keys, torch.from_numpy(gap).to(keys.device))
-        logits = arithmetic.logits(queries, keys)
+        stop, positions = start + queries.shape[2], unit.positions
         arrived = positions <= np.arange(start, stop)[:, None]
         allowed = arrived & (positions >= lo[:, None])
-        if unit.chooser.needs_rows:
-            rows = self._scratch.rows(queries.shape[0] * queries.shape[1], stop - start)
-            share = _full_rows(logits, allowed, positions, sinks, rows)
-            unit.chooser.advance(rows, start, share)
+        if arithmetic.rotation is None:
+            logits = arithmetic.logits(queries, unit.keys)
+            if unit.chooser.raw:
+                self._show_raw(unit, queries, start, lo, arithmetic, sinks)
+            else:
+                self._show(unit, logits, allowed, start, sinks)
         else:
-            unit.chooser.advance(np.zeros((1, stop - start, 0)), start)
+            logits = self._slot_rows(unit, queries, allowed, start, arithmetic, sinks)
         seen = unit.chooser.visible(positions, start, stop) & allowed
         hidden = torch.from_numpy(~seen).to(logits.device)
         logits.masked_fill_(hidden, -torch.inf)
@@ -184,30 +190,71 @@ class LiveLayer:
         weights = torch.softmax(logits, dim=-1)[..., : len(positions)]
         return weights @ unit.values.float().unsqueeze(1)
 
+    def _slot_rows(self, unit, queries, allowed, start, arithmetic, sinks):
+        """Logits [h, G, B, m] with keys at their slot: what a row evicts moves them for the next,
+        so each row is decided before the next is computed."""
+        positions = unit.positions
+        slots = SlotLogits(
+            queries, unit.keys, positions, start, arithmetic.rotation, arithmetic.scaling
+        )
+        logits = torch.empty((*queries.shape[:3], len(positions)), dtype=torch.float32)
+        for b in range(queries.shape[2]):
+            held = unit.chooser.visible(positions, start + b, start + b + 1)[0]
+            logits[:, :, b] = arithmetic.cap(torch.from_numpy(slots.row(b, held)))
+            seen = allowed[b : b + 1] & held
+            self._show(unit, logits[:, :, b : b + 1], seen, start + b, sinks)
+        return logits.to(queries.device)
 
-def _full_rows(logits, allowed, positions, sinks, rows):
-    """Write rows [h G, B, T] proportional to the softmax, where a policy looks for them.
+    def _show(self, unit, logits, allowed, start, sinks):
+        """Let the chooser see rows over what is held, and decide."""
+        rows, share = np.zeros((1, logits.shape[2], 0)), None
+        if unit.chooser.needs_rows:
+            rows = self._scratch.rows(logits.shape[0] * logits.shape[1], logits.shape[2])
+            share = _softmax_rows(logits, allowed, unit.positions, sinks, rows)
+        unit.chooser.advance(rows, start, share)
 
-    Each row is scaled by its largest logit among what is held or arrives with the chunk; a
-    policy sees it renormalised over S_t, so that the scale cancels. In float64 that is exact
-    unless all of S_t lies 700 below an entry evicted in the same chunk. Returns what the sinks
-    [h, G] have in the same measure, float64 [h G, B], or None.
+    def _show_raw(self, unit, queries, start, lo, arithmetic, sinks):
+        """Let the chooser see rows over every past key, evicted ones included."""
+        every = np.arange(start + queries.shape[2])
+        causal = every <= every[start:, None]
+        rows = self._scratch.rows(queries.shape[0] * queries.shape[1], queries.shape[2])
+        logits = arithmetic.logits(queries, unit.all_keys)
+        share = _softmax_rows(logits, causal & (every >= lo[:, None]), every, sinks, rows)
+        unit.chooser.advance(rows, start, share)
+
+
+def _softmax_rows(logits, allowed, positions, sinks, rows):
+    """Write the softmax of logits [h, G, B, m] over the allowed keys to rows [h G, B, T], where a
+    policy looks for them.
+
+    In float64, so that a policy that sees a row renormalised over the part that its chunk has not
+    evicted yet sees it exactly, unless that part lies 700 below the rest. Returns the share of the
+    sinks [h, G], float64 [h G, B], or None.
     """
-    exact = logits.flatten(0, 1).double()
-    exact.masked_fill_(torch.from_numpy(~allowed).to(exact.device), -torch.inf)
-    largest = exact.amax(dim=-1, keepdim=True)
-    exact -= largest
-    _scatter(exact.exp_().cpu().numpy(), positions, rows)
-    if sinks is None:
-        return None
-    share = (sinks.double().flatten()[:, None] - largest[:, :, 0]).exp()
-    return np.ascontiguousarray(share.cpu().numpy())
+    logits = logits.flatten(0, 1).cpu().numpy()
+    resting = np.full(len(logits), -np.inf)
+    if sinks is not None:
+        resting[:] = sinks.double().flatten().cpu().numpy()
+    share = np.empty(logits.shape[:2])
+    _scattered_softmax(logits, allowed, positions, resting, rows, share)
+    return None if sinks is None else share
 
 
-@njit(cache=True, nogil=True)
-def _scatter(values, positions, out):
-    """Write column i of ``values`` to column ``positions[i]`` of ``out``."""
-    for g in range(values.shape[0]):
-        for b in range(values.shape[1]):
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scattered_softmax(logits, allowed, positions, sinks, out, share):
+    """Softmax of each row, column i of it written to column ``positions[i]`` of ``out``."""
+    weights = np.empty(positions.size)
+    for g in range(logits.shape[0]):
+        for b in range(logits.shape[1]):
+            largest = sinks[g]
             for i in range(positions.size):
-                out[g, b, positions[i]] = values[g, b, i]
+                if allowed[b, i]:
+                    largest = max(largest, np.float64(logits[g, b, i]))
+            share[g, b] = np.exp(sinks[g] - largest)
+            mass = share[g, b]
+            for i in range(positions.size):
+                weights[i] = np.exp(logits[g, b, i] - largest) if allowed[b, i] else 0.0
+                mass += weights[i]
+            share[g, b] /= mass
+            for i in range(positions.size):
+                out[g, b, positions[i]] = weights[i] / mass

@@ -5,13 +5,15 @@ import contextlib
 import numpy as np
 
 from h2o_theory.dependencies import require
-from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
-from h2o_theory.live.chooser import chooser_for
+from h2o_theory.engine.tensors import stated_rotary
+from h2o_theory.errors import BadArgument, BadBudget, OutOfRange, RecordingRefused
+from h2o_theory.live.chooser import ModelWideChooser, ModelWideSet, chooser_for, keep_all
 from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
 from h2o_theory.policies import Context
 from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.call import refuse_options
 from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.recorder.provenance import describe_model
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.visibility import read_mask
 
@@ -144,7 +146,9 @@ def closed_loop(
             model(ids, past_key_values=loop.cache)             # or model.generate(...)
 
     The sequence may come in any pieces: one pass, chunks, or token by token. Any online policy of
-    the registry runs, and any :class:`~h2o_theory.PlainPolicy`.
+    the registry runs, and any :class:`~h2o_theory.PlainPolicy`. One whose set serves all layers
+    takes one token at a time. One that looks at raw rows is shown the softmax over every past key,
+    for which the evicted ones are kept aside, as the released simulations by masks do.
 
     Parameters
     ----------
@@ -173,7 +177,7 @@ def closed_loop(
     Raises
     ------
     BadArgument, BadBudget, UnknownPolicy, OutOfRange
-        See :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
+        Also for raw rows with positions by slot, which are not defined; see :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
         :func:`~h2o_theory.live.refuse.resolve_budgets`.
     UnsupportedModel
         If the model's attention cannot be intercepted, or its keys cannot be moved.
@@ -188,20 +192,60 @@ def closed_loop(
     policy = check_policy_runs_live(policy)
     if getattr(policy, "positions", "original") == "slot":
         positions = "slot"
+    if positions == "slot" and getattr(policy, "rows", "renormalised") == "raw":
+        raise BadArgument(
+            "an evicted key has no slot, so that raw rows do not exist there",
+            where=policy.name,
+            hint="Use rows=renormalised or positions='original'",
+        )
     budgets = resolve_budgets(policy, budget, tokens, prefill)
+    choosers = (_model_wide if policy.scope == "model" else _by_layer)(
+        model, policy, budgets, tokens, prefill, seed
+    )
+    options = {"tokens": tokens, "positions": positions, "transform": transform, "chunk": chunk}
+    with following(model, choosers, **options) as loop:
+        yield loop
+
+
+def _by_layer(model, policy, budgets, tokens, prefill, seed):
+    """What :func:`following` asks for, of a policy with a set for each kv_head or layer."""
+    model = model.model if isinstance(model, LoadedModel) else model
+
+    def rotary(head_dim):
+        return stated_rotary(describe_model(model, "", ""), head_dim, type(model).__name__)
 
     def choosers(layer, kv_heads):
         own = np.broadcast_to(budgets[min(layer, len(budgets) - 1)], (kv_heads,)).tolist()
         shared = policy.scope == "layer"
         units = [tuple(range(kv_heads))] if shared else [(head,) for head in range(kv_heads)]
-        return [
-            (heads, chooser_for(policy, Context(k, tokens, prefill, layer, heads[0], seed)))
+        contexts = [
+            Context(k, tokens, prefill, layer, heads[0], seed)
             for heads, k in zip(units, own, strict=False)
         ]
+        return [
+            (heads, chooser_for(policy, context, rotary))
+            for heads, context in zip(units, contexts, strict=True)
+        ]
 
-    options = {"tokens": tokens, "positions": positions, "transform": transform, "chunk": chunk}
-    with following(model, choosers, **options) as loop:
-        yield loop
+    return choosers
+
+
+def _model_wide(model, policy, budgets, tokens, prefill, seed):
+    """The same of a policy with one set for the whole model."""
+    model = model.model if isinstance(model, LoadedModel) else model
+    if len(np.unique(budgets)) > 1:
+        raise BadBudget(
+            "a set of the whole model has one budget",
+            where=policy.name,
+            got=f"budgets from {budgets.min()} to {budgets.max()}",
+        )
+    budget = int(budgets[0, 0])
+    if budget >= tokens:
+        return lambda layer, kv_heads: [(tuple(range(kv_heads)), keep_all(tokens))]
+    shared = ModelWideSet(
+        policy, Context(budget, tokens, prefill, 0, 0, seed), len(check_model(model))
+    )
+    return lambda layer, kv_heads: [(tuple(range(kv_heads)), ModelWideChooser(shared))]
 
 
 @contextlib.contextmanager
@@ -213,7 +257,8 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     model : transformers.PreTrainedModel or LoadedModel
     choosers : callable (layer, kv_heads) -> list of (tuple of int, chooser)
         The kv_heads of a layer that share a retained set, and a chooser for each set, see
-        :mod:`h2o_theory.live.chooser`.
+        :mod:`h2o_theory.live.chooser`. With positions by slot, what a row sees has to be known
+        before the row is computed, as it is of caches and not of masks.
     tokens, positions, transform, chunk
         As for :func:`closed_loop`.
 
@@ -243,8 +288,7 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     if positions == "slot":
         from h2o_theory.live.rotate import key_rotation
 
-        # Every eviction moves all earlier keys, so no two queries share the keys' rotation.
-        rotation, chunk = key_rotation(model), 1
+        rotation = key_rotation(model)
     loop = ClosedLoop(choosers, tokens, chunk, rotation, transform, len(modules))
     with intercepted(model, modules.values(), loop):
         yield loop

@@ -25,9 +25,8 @@ def check_policy_runs_live(policy):
     UnknownPolicy
         If there is none of that name.
     BadArgument
-        For a clairvoyant policy (the rows it reads are yet to be computed), for one that reads
-        raw rows (a softmax over all past keys, some of which are gone), for one whose set serves
-        all layers or that looks at queries before their rotary embedding, and for what is no
+        For a clairvoyant policy (the rows it reads are yet to be computed), for one whose set
+        serves several kv_heads and that looks at queries, keys or values, and for what is no
         policy.
     """
     policies = parse_policies(policy)
@@ -47,32 +46,12 @@ def check_policy_runs_live(policy):
             where=policy.name,
             hint="Replay it on a recorded trace, or let the model follow a schedule chosen there",
         )
-    if policy.scope == "model":
-        raise BadArgument(
-            "a set shared by all layers cannot be chosen in a model: the first layer would have to "
-            "know the rows of the last",
-            where=policy.name,
-            hint="Replay it on a recorded trace",
-        )
     tensors = set(getattr(policy, "needs", "rows").split()) & set(TENSORS)
     if tensors and policy.scope != "kv_head":
         raise BadArgument(
             "a policy whose set serves several kv_heads can look at rows only",
             where=policy.name,
             got=f"needs {policy.needs}, scope {policy.scope}",
-        )
-    if "unrotated" in tensors:
-        raise BadArgument(
-            "the model hands over queries after their rotary embedding only",
-            where=policy.name,
-            hint="Replay it on a recorded trace",
-        )
-    if getattr(policy, "rows", "renormalised") == "raw":
-        raise BadArgument(
-            "raw rows do not exist in a model that evicts: they weigh every past key, and the "
-            "evicted ones are gone",
-            where=policy.name,
-            hint=f"Use {policy.name}:rows=renormalised" if "rows" in vars(policy) else "Replay it",
         )
     return policy
 

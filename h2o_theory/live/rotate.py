@@ -2,22 +2,55 @@
 
 import torch
 
+from h2o_theory.engine.tensors import HALVES
 from h2o_theory.errors import UnsupportedModel
 
-__all__ = ["key_rotation", "rotate"]
-
-HALVES = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox")
-"""Families whose rotary embedding pairs channel i with channel i + r/2 of the first r."""
+__all__ = ["KeyRotation", "key_rotation"]
 
 STATIC = ("default", "linear", "llama3")
 """Kinds of rotary embedding whose frequencies do not depend on the length of the sequence."""
 
 
-def key_rotation(model):
-    r"""The function (keys, delta) that rotates keys of this model as if they stood delta later.
+class KeyRotation:
+    r"""Rotates keys or queries as if they stood elsewhere.
 
     A rotary embedding multiplies pairs of channels by rotations :math:`R(p \theta_i)` at position
     p; rotations compose, so :math:`R(\delta \theta_i)` moves a key that is already embedded.
+
+    Parameters
+    ----------
+    frequencies : torch.Tensor [r/2]
+        Of the pairs (i, i + r/2) of the first r channels; the other channels stay.
+    """
+
+    def __init__(self, frequencies):
+        self.frequencies = frequencies
+        self._table = None
+
+    def __call__(self, vectors, delta):
+        """Vectors [..., m, d], moved by ``delta``, int array [m]; float32."""
+        device, half = vectors.device, len(self.frequencies)
+        cos, sin = (part.to(device) for part in self._turns(torch.from_numpy(delta)))
+        first, second, rest = vectors.float().split(
+            [half, half, vectors.shape[-1] - 2 * half], dim=-1
+        )
+        moved = [first * cos - second * sin, second * cos + first * sin, rest]
+        return torch.cat(moved, dim=-1)
+
+    def table(self, distances):
+        """Cosines and sines of at least the distances 0, 1, ..., float32 [n, r/2] each."""
+        if self._table is None or len(self._table[0]) < distances:
+            found = self._turns(torch.arange(2 * distances))
+            self._table = tuple(part.numpy() for part in found)
+        return self._table
+
+    def _turns(self, delta):
+        angle = delta.double()[:, None] * self.frequencies.double().cpu()
+        return angle.cos().float(), angle.sin().float()
+
+
+def key_rotation(model):
+    """The :class:`KeyRotation` of a model.
 
     Raises
     ------
@@ -32,18 +65,7 @@ def key_rotation(model):
             "keys cannot be moved to other positions in this model",
             where=type(model).__name__,
             got=f"{model.config.model_type}, rotary embedding: {kind or 'none'}",
-            expected=f"{' or '.join(HALVES)} with a rotary embedding of fixed frequencies",
+            expected=f"{' or '.join(sorted(HALVES))} with a rotary embedding of fixed frequencies",
             hint="Use positions='original'",
         )
-    return lambda keys, delta: rotate(keys, delta, frequencies)
-
-
-def rotate(keys, delta, frequencies):
-    """Keys [h, m, d] moved by ``delta`` [m]; frequencies [r/2] belong to the first r channels."""
-    angle = delta.to(frequencies.device).double()[:, None] * frequencies.double()
-    cos, sin = angle.cos().float(), angle.sin().float()
-    first, second, rest = keys.float().split(
-        [len(frequencies), len(frequencies), keys.shape[-1] - 2 * len(frequencies)], dim=-1
-    )
-    moved = [first * cos - second * sin, second * cos + first * sin, rest]
-    return torch.cat(moved, dim=-1)
+    return KeyRotation(frequencies)

@@ -10,6 +10,7 @@ from h2o_theory.statistics.resample import LEAST
 
 __all__ = ["mean_interval", "paired_increase", "summarise"]
 
+
 def mean_interval(values, seed=0):
     """The mean of values along a text and its 95 % interval over 32 stretches of it.
 
