@@ -177,8 +177,10 @@ def closed_loop(
     Raises
     ------
     BadArgument, BadBudget, UnknownPolicy, OutOfRange
-        Also for raw rows with positions by slot, which are not defined; see :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
-        :func:`~h2o_theory.live.refuse.resolve_budgets`.
+        See :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
+        :func:`~h2o_theory.live.refuse.resolve_budgets`; also for raw rows with positions by slot,
+        for a policy that looks at queries before a rotary embedding of unknown frequencies, and
+        for unequal budgets of a set that serves the whole model.
     UnsupportedModel
         If the model's attention cannot be intercepted, or its keys cannot be moved.
     RecordingRefused
