@@ -18,6 +18,7 @@ from h2o_theory.engine.advance import code_digest
 from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
 from h2o_theory.policies import Context, Parts, Policy, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
+from h2o_theory.policies.heavy import Heavy
 from h2o_theory.policies.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
 from h2o_theory.trace import Trace
@@ -121,6 +122,18 @@ class NotNested(H2O):
     nested = True
 
 
+@numba.njit(cache=True, nogil=True)
+def observe_crowd(t, n, position, row, score, per_slot, memory, settings):
+    """Scores move with the number of entries, which differs from budget to budget."""
+    for i in range(n):
+        score[i] += np.cos(n * (1.0 + position[i])) * row[i]
+
+
+class Crowded(Heavy):
+    name = "crowded"
+    observe = observe_crowd
+
+
 class Partial(H2O):
     """A recent window for raw rows only."""
 
@@ -135,6 +148,7 @@ class Partial(H2O):
     [
         (FarSighted(), "sees the future"),
         (NotNested(), "one pass"),
+        (Crowded(rows="raw"), "one pass"),
         (Partial(), "raw and renormalised"),
     ],
 )
