@@ -52,8 +52,9 @@ def visible_row(rows, sink_share, b, position, n, raw, reduction, row, spare):
         if reduction == MEAN:
             scale /= group
         if g == 0:
-            for i in range(n):
-                row[i] *= scale
+            if scale != 1.0:
+                for i in range(n):
+                    row[i] *= scale
         elif reduction == MAX:
             for i in range(n):
                 row[i] = max(row[i], spare[i] * scale)

@@ -8,14 +8,23 @@ candidates evicts. One walk of O(m) serves every budget.
 """
 
 import numpy as np
-from numba import float64, int64, njit, void
+from numba import float64, int32, int64, njit, void
 
 from h2o_theory.engine.advance import compiled_loop, move, visible_row, welcome
 from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
 from h2o_theory.policies.base import checked_parts
-from h2o_theory.policies.choose import first_below
+from h2o_theory.policies.choose import STRETCH, least
 
 __all__ = ["StackRun", "compiled_stack_pass"]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def swap(a, b, position, score, per_slot):
+    """Exchange two entries with their state."""
+    position[a], position[b] = position[b], position[a]
+    score[a], score[b] = score[b], score[a]
+    for i in range(per_slot.shape[1]):
+        per_slot[a, i], per_slot[b, i] = per_slot[b, i], per_slot[a, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -26,21 +35,31 @@ def settle(slot, t, levels, bottom, height, position, score, per_slot, out):
     what a cache with m places evicts, so that between two swaps all levels evict the same token:
     one stretch of ``out[carried]``. O(height).
     """
-    last = bottom + min(height, levels[-1])
-    spare = position.size - 1
-    level, bound = bottom, 0
+    # Unsigned indices spare the check for negative ones.
+    one, slot, stretch = np.uint64(1), np.uint64(slot), np.uint64(STRETCH)
+    last = np.uint64(bottom + min(height, levels[-1]))
+    level, bound, bounds = np.uint64(bottom), np.uint64(0), np.uint64(levels.size)
     while True:
-        level = first_below(score, position, level, last, slot)
-        while bound < levels.size and bottom + levels[bound] <= level:
-            out[position[slot], bound] = t
-            bound += 1
+        own, age = score[slot], position[slot]
+        while level < last:
+            # Most swaps are far down; whole stretches above them are passed by with vector units.
+            if level % stretch == 0 and level + stretch <= last:
+                if least(score, np.int64(level), np.int64(level + stretch)) > own:
+                    level += stretch
+                    continue
+            other = score[level]
+            if other < own or (other == own and position[level] < age):
+                break
+            level += one
+        evicted = out[np.uint64(age)]
+        while bound < bounds and bottom + levels[bound] <= np.int64(level):
+            evicted[bound] = t
+            bound += one
         if level == last:
             break
-        move(level, spare, position, score, per_slot)
-        move(slot, level, position, score, per_slot)
-        move(spare, slot, position, score, per_slot)
-        level += 1
-    if bound < levels.size:
+        swap(level, slot, position, score, per_slot)
+        level += one
+    if bound < bounds:
         move(slot, bottom + height, position, score, per_slot)
         height += 1
     return height
@@ -109,7 +128,7 @@ _SIGNATURE = void(
     float64[::1],
     float64[::1],
     float64[::1],
-    int64[:, ::1],
+    int32[:, ::1],
 )
 
 
@@ -137,8 +156,8 @@ class StackRun:
         order = np.argsort(levels)
         self._levels = np.ascontiguousarray(levels[order])
         per_slot, memory = policy.sizes(context)
-        # One slot more than tokens can be held, to swap entries through.
-        slots = min(max(int(self._levels[-1]) + window + parts.n_sink, context.prefill), tokens) + 2
+        held = int(self._levels[-1]) + window + parts.n_sink
+        slots = min(max(held, context.prefill), tokens) + 1
         self._position = np.zeros(slots, dtype=np.int64)
         self._score = np.zeros(slots)
         self._features = features_of(policy, context)
@@ -146,7 +165,7 @@ class StackRun:
         self._memory = np.zeros(memory)
         self._row, self._spare = np.zeros(slots), np.zeros(slots)
         self._settings, self._table = policy.settings(context), future_table(policy, mean_rows)
-        self._out = np.full((tokens, len(contexts)), tokens, dtype=np.int64)
+        self._out = np.full((tokens, len(contexts)), tokens, dtype=np.int32)
         self.schedules = [self._out[:, place] for place in np.argsort(order)]
 
     def advance(self, rows, start, sink_share=None):

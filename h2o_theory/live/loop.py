@@ -24,6 +24,9 @@ CHUNK = 64
 
 POSITIONS = ("original", "slot")
 
+KINDS_OF_LAYERS = 2
+"""Masks of one pass: of full and of sliding layers."""
+
 
 class ClosedLoop:
     """What :func:`closed_loop` yields; it takes the place of the model's attention.
@@ -42,6 +45,7 @@ class ClosedLoop:
 
         self.tokens, scratch = tokens, Scratch(tokens)
         self._rotation, self._transform = rotation, transform
+        self._masks = {}
         self._layers = [
             LiveLayer(lambda heads, layer=layer: choosers(layer, heads), chunk, scratch)
             for layer in range(layers)
@@ -101,13 +105,24 @@ class ClosedLoop:
                 hint="Pass the loop's cache to the model in every call",
             )
 
+    def _read(self, mask, shape, inner, causal):
+        """:func:`read_mask`, once for all layers that are handed the same mask."""
+        if mask is None:
+            return read_mask(mask, shape, inner=inner, causal=causal)
+        known = self._masks.get(id(mask))
+        if known is None or known[0] is not mask:
+            if len(self._masks) >= KINDS_OF_LAYERS:
+                self._masks.clear()
+            known = self._masks[id(mask)] = mask, read_mask(mask, shape, inner=inner, causal=causal)
+        return known[1]
+
     def compute(self, layer, *, tensors, mask, inner, options, causal):
         """The output [1, n, q_heads, dv] of one attention call over what may be seen."""
         from h2o_theory.live.layer import Arithmetic
 
         query, key, value = (part.detach()[0] for part in tensors)
         live, rows = self._layers[layer], query.shape[1]
-        seen = read_mask(mask, (1, rows, live.seen + rows), inner=inner, causal=causal)
+        seen = self._read(mask, (1, rows, live.seen + rows), inner, causal)
         own = live.seen + np.arange(rows)
         if (seen.last[0] != own).any() or (seen.count[0] != own - seen.first[0] + 1).any():
             raise RecordingRefused(

@@ -3,9 +3,10 @@
 import numpy as np
 from numba import njit
 
-__all__ = ["first_below", "lowest"]
+__all__ = ["STRETCH", "least", "lowest"]
 
 STRETCH = 32
+"""Entries whose minimum is taken at once."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -42,21 +43,6 @@ def lowest(score, position, first, last):
         if score[i] == best and (found < 0 or position[i] < position[found]):
             found = i
     return found if found >= 0 else first + np.argmin(position[first:last])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def first_below(score, position, first, last, own):
-    """The first entry in ``first .. last`` that would leave before entry ``own``; ``last`` if
-    there is none."""
-    for start in range(first, last, STRETCH):
-        stop = min(start + STRETCH, last)
-        if least(score, start, stop) <= score[own]:
-            for i in range(start, stop):
-                if score[i] < score[own] or (
-                    score[i] == score[own] and position[i] < position[own]
-                ):
-                    return i
-    return last
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
