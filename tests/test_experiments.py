@@ -29,7 +29,6 @@ from h2o_theory.live import evaluate
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
 from h2o_theory.live.quantise import Quantiser, fake_quantise
-from h2o_theory.masks import make_mask
 from h2o_theory.policies import make_policy
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.tiny import tiny_model
@@ -155,10 +154,6 @@ def test_masks_show_what_they_name(study):
     assert abs(increase["topk"]) < 1e-5  # with room for every key nothing is left out
     result = sparse_masks(study, budget="20%")
     assert len(result.table) == 8
-    with pytest.raises(BadArgument, match="traces only"):
-        from h2o_theory.live.masking import MaskChooser
-
-        MaskChooser(make_mask("quest"), 16, 80)
 
 
 def test_the_fidelity_study_has_its_three_parts(study, tmp_path):
