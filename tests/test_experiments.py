@@ -29,7 +29,6 @@ from h2o_theory.live import evaluate
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
 from h2o_theory.live.quantise import Quantiser, fake_quantise
-from h2o_theory.masks import make_mask
 from h2o_theory.policies import make_policy
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.tiny import tiny_model
@@ -178,10 +177,12 @@ def test_masks_show_what_they_name(study):
     assert abs(increase["topk"]) < 1e-5  # with room for every key nothing is left out
     result = sparse_masks(study, budget="20%")
     assert len(result.table) == 8
-    with pytest.raises(BadArgument, match="traces only"):
-        from h2o_theory.live.masking import MaskChooser
-
-        MaskChooser(make_mask("quest"), 16, 80)
+    result = sparse_masks(study, masks="quest:page=4,h2o_hf,topk:heavy=0.25,h2o_hf")
+    pairs = ["quest:page=4", "quest:page=4 with heavy hitters"]
+    arms = ["full cache", "h2o (a cache)", *pairs, "h2o_hf", "topk:heavy=0.25"]
+    assert list(result.table["arm"]) == arms and result.answer.count(";") == 2
+    assert "quest:page=4: heavy hitters over none" in result.findings
+    assert "h2o_hf: heavy hitters over none" not in result.findings
 
 
 def test_the_fidelity_study_has_its_three_parts(study, tmp_path):
@@ -217,6 +218,14 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     assert main([*command, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["setting"]["text"] == "text.txt" and result["setting"]["command"]
+    masks = ["experiment", "masks", *command[2:], "--mask", "quest:page=4,heavy=0.5,h2o_hf"]
+    assert main([*masks, "--json"]) == 0
+    arms = [line["arm"] for line in json.loads(capsys.readouterr().out)["table"]]
+    assert arms[2:] == ["quest:heavy=0.5,page=4", "h2o_hf"]
+    assert main([*masks[:-1], "quests"]) == 2
+    assert "Did you mean quest?" in capsys.readouterr().err
+    assert main([*command, "--mask", "topk"]) == 2
+    assert "takes no masks" in capsys.readouterr().err
     monkeypatch.setattr("h2o_theory.experiments.quantised.evaluate", None)  # nothing runs again
     assert main(command) == 0
     assert "beyond the sum" in capsys.readouterr().out

@@ -6,6 +6,7 @@ from pathlib import Path
 from h2o_theory.cli.common import print_table, say, shown_progress
 from h2o_theory.cli.live import live_provenance, require_tokenizer
 from h2o_theory.errors import BadArgument
+from h2o_theory.masks import parse_masks
 from h2o_theory.policies import parse_budget, parse_budgets
 from h2o_theory.policies.parse import split_names
 from h2o_theory.recorder.dataset import read_text
@@ -33,6 +34,9 @@ def add_parser(verbs):
     parser.add_argument("--tokens", type=int, metavar="T", help="of a window")
     parser.add_argument("--windows", type=int, metavar="N", help="consecutive windows")
     parser.add_argument("--policy", metavar="P,P,...", help="of ladder and fidelity")
+    parser.add_argument(
+        "--mask", metavar="M,M,...", help="of masks; with parameters as in ls masks"
+    )
     parser.add_argument("--budget", metavar="K,K,...", help="in place of the default")
     parser.add_argument(
         "--positions",
@@ -85,7 +89,7 @@ def run(arguments):
     print(result.answer)
 
 
-_OPTIONS = ("policies", "budget", "budgets", "positions")
+_OPTIONS = ("policies", "masks", "budget", "budgets", "positions")
 
 
 def _options(experiment, arguments):
@@ -93,6 +97,8 @@ def _options(experiment, arguments):
     known, options = inspect.signature(experiment.run).parameters, {}
     if arguments.policy:
         options["policies"] = tuple(split_names(arguments.policy))
+    if arguments.mask:
+        options["masks"] = parse_masks(arguments.mask)
     if arguments.budget and "budgets" in known:
         options["budgets"] = tuple(budget.text for budget in parse_budgets(arguments.budget))
     elif arguments.budget:

@@ -24,8 +24,7 @@ class _Tally(ScheduleChooser):
 
     def advance(self, rows, start, sink_share=None):
         seen = np.where(np.arange(rows.shape[2]) < start + rows.shape[1], rows, 0.0)
-        mass = seen.sum(axis=-1) + (0.0 if sink_share is None else sink_share)
-        self._received += (seen / mass[:, :, None]).mean(axis=0).sum(axis=0)
+        self._received += seen.mean(axis=0).sum(axis=0)
 
 
 class _NoRecent(ScheduleChooser):

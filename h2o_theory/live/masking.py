@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.engine.rows import Block
 from h2o_theory.live.chooser import ScheduleChooser
-from h2o_theory.masks.replay import visible_keys
+from h2o_theory.masks.run import MaskRun
 
 __all__ = ["HiddenKeys", "MaskChooser"]
 
@@ -13,38 +13,52 @@ class MaskChooser(ScheduleChooser):
     """Visibility by a mask of :mod:`h2o_theory.masks` at a budget; nothing is ever evicted.
 
     The attention of a row over all keys decides, as the mask's own definition says, and is
-    computed for that reason.
+    computed for that reason. For a mask that looks at queries and keys those of the tokens that
+    have arrived are kept, 8 T d bytes each; the others are zero and, masks being causal, not used.
 
     Parameters
     ----------
     mask : Mask
     budget : int
     tokens : int
+    prefill : int
+        Rows before it see everything.
 
     Raises
     ------
-    BadArgument
-        For a mask that looks at queries and keys.
+    BadBudget
+        If the budget has no place for the row's own key.
     """
 
     needs_rows = True
 
-    def __init__(self, mask, budget, tokens):
-        if mask.needs == "qk":
-            raise BadArgument(
-                "a mask that looks at queries and keys is replayed on traces only", where=mask.name
-            )
+    def __init__(self, mask, budget, tokens, prefill=0):
         super().__init__(np.full(tokens, tokens, dtype=np.int64))
-        self._mask, self._budget, self._totals = mask, budget, np.zeros(tokens)
-        self._seen = None
+        self._mask, self._tokens, self._tensors = mask, tokens, {}
+        self._keys, self._seen = MaskRun(mask, budget, tokens, prefill), None
+
+    def arrive(self, start, queries, keys, values, scaling):
+        """Keep the queries and keys if the mask looks at them."""
+        if self._mask.needs != "qk":
+            return
+        new = {"queries": queries, "keys": keys}
+        if not self._tensors:
+            self._tensors = {
+                name: np.zeros((*part.shape[:-2], self._tokens, part.shape[-1]))
+                for name, part in new.items()
+            } | {"scaling": scaling}
+        for name, part in new.items():
+            stop = start + part.shape[-2]
+            self._tensors[name][..., start:stop, :] = part.double().cpu().numpy()
 
     def advance(self, rows, start, sink_share=None):
         """Choose the keys of the rows ``start .. start + B``."""
         stop = start + rows.shape[1]
         full = np.where(np.arange(rows.shape[2]) < stop, rows, 0.0)
-        mass = full.sum(axis=-1) + (0.0 if sink_share is None else sink_share)
-        mean = (full / mass[:, :, None]).mean(axis=0)
-        self._seen = visible_keys(self._mask, self._budget, mean, start, self._totals, {})
+        sinks = np.zeros(rows.shape[:2]) if sink_share is None else sink_share
+        self._seen = self._keys.visible(
+            Block(start, full, full.mean(axis=0), sinks), **self._tensors
+        )
 
     def visible(self, positions, start, stop):
         """As the mask chose."""

@@ -19,10 +19,14 @@ class View:
     ----------
     start : int
         The first row of the block.
+    rows : numpy.ndarray [G, B, T]
+        Attention over all keys; zero above the diagonal.
+    mean : numpy.ndarray [B, T]
+        Over the group.
+    sink_share : numpy.ndarray [G, B]
+        What a sink without a key takes of each row.
     budget : int
         Keys the pattern may show each row, its own included.
-    rows : numpy.ndarray [B, T]
-        Mean attention over the group; zero above the diagonal.
     queries : numpy.ndarray [G, T, d] or None
     keys : numpy.ndarray [T, d] or None
         After rotary embedding; None unless the mask needs them. Those of position j are known
@@ -32,8 +36,10 @@ class View:
     """
 
     start: int
-    budget: int
     rows: np.ndarray
+    mean: np.ndarray
+    sink_share: np.ndarray
+    budget: int
     queries: np.ndarray | None = None
     keys: np.ndarray | None = None
     scaling: float = 1.0
@@ -41,12 +47,12 @@ class View:
     @property
     def tokens(self):
         """T."""
-        return self.rows.shape[1]
+        return self.mean.shape[1]
 
     @property
     def row(self):
         """Row numbers t of the block, [B, 1]."""
-        return np.arange(self.start, self.start + len(self.rows))[:, None]
+        return np.arange(self.start, self.start + len(self.mean))[:, None]
 
     @property
     def column(self):
@@ -56,7 +62,7 @@ class View:
     @property
     def own_queries(self):
         """The queries of the block's rows, [G, B, d]."""
-        return self.queries[:, self.start : self.start + len(self.rows)]
+        return self.queries[:, self.start : self.start + len(self.mean)]
 
     @property
     def causal(self):
@@ -69,8 +75,11 @@ class Mask:
     r"""Base of all masks: a frozen dataclass whose fields are the parameters.
 
     :meth:`pattern` gives for each row t the keys it sees, at most ``view.budget``, its own always
-    among them. With ``heavy`` = a share of the budget, the pattern gets the rest, and the heavy
-    hitters of the rows before t join it: the keys outside the pattern with most
+    among them. It is a pure function of its view; a mask that carries something from row to row
+    starts an object with a :meth:`pattern` of its own for each run, see :meth:`begin`.
+
+    With ``heavy`` = a share of the budget, the pattern gets the rest, and the heavy hitters of the
+    rows before t join it: the keys outside the pattern with most
 
     .. math:: s_{t-1}(j) = \sum_{j \le t' < t} \bar A[t', j],
 
@@ -91,6 +100,20 @@ class Mask:
 
     def __post_init__(self):
         share(self, "heavy")
+
+    def begin(self, budget, tokens, prefill):
+        """What has :meth:`pattern` for one kv_head, asked once for every block, in order.
+
+        The mask itself, unless it carries something from row to row.
+
+        Parameters
+        ----------
+        budget : int
+            As in every :class:`View` of the run.
+        tokens, prefill : int
+            T, and how many rows see every key whatever the pattern says.
+        """
+        return self
 
     def pattern(self, view):
         """The keys that each row of the block sees, bool [B, T]."""

@@ -54,7 +54,7 @@ class Quest(Mask):
         # max(q m, q M) = q_+ M + q_- m, so the bound of all pages is two matrix products.
         queries = view.own_queries
         bound = np.maximum(queries, 0) @ high.T + np.minimum(queries, 0) @ low.T
-        scores = np.zeros((len(view.rows), pages))
+        scores = np.zeros((len(view.mean), pages))
         scores[:, :whole] = view.scaling * bound.mean(axis=0)
         chosen = keep_largest(scores, complete, count - 1) | (np.arange(pages)[None, :] == own)
         return np.repeat(chosen, self.page, axis=1)[:, : view.tokens] & view.causal

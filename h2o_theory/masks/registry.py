@@ -4,6 +4,7 @@ from h2o_theory.errors import UnknownMask
 from h2o_theory.masks.base import Mask
 from h2o_theory.masks.double_sparsity import DoubleSparsity
 from h2o_theory.masks.fixed import Fixed
+from h2o_theory.masks.h2o_hf import H2OHf
 from h2o_theory.masks.hip import HiP
 from h2o_theory.masks.quest import Quest
 from h2o_theory.masks.strided import Strided
@@ -12,7 +13,7 @@ from h2o_theory.policies.parse import make_named, parse_named
 
 __all__ = ["available_masks", "make_mask", "parse_masks"]
 
-_MASKS = (DoubleSparsity, Fixed, HiP, Quest, Strided, TopK)
+_MASKS = (DoubleSparsity, Fixed, H2OHf, HiP, Quest, Strided, TopK)
 
 
 def available_masks():

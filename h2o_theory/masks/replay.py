@@ -10,14 +10,13 @@ from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_co
 from h2o_theory.engine.measure import HeadTotals
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
-from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.masks.base import View, keep_largest
+from h2o_theory.errors import BadArgument
 from h2o_theory.masks.registry import parse_masks
+from h2o_theory.masks.run import MaskRun
 from h2o_theory.optimum import FRACTION_BITS
 from h2o_theory.policies import parse_budgets
-from h2o_theory.policies.base import part_of
 
-__all__ = ["MASK_COLUMNS", "replay_masks", "visible_keys"]
+__all__ = ["MASK_COLUMNS", "replay_masks"]
 
 MASK_COLUMNS = (
     "trace",
@@ -123,7 +122,7 @@ def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
                     "the mask needs queries and keys, and the trace holds attention alone",
                     where=mask.name,
                     got=trace.name,
-                    hint="Record with --what qkv (store='qkv'), or choose strided, fixed or topk",
+                    hint="Record with --what qkv (store='qkv'), or choose one without (ls masks)",
                 )
     asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
     return masks, heads, asked, threads
@@ -139,7 +138,9 @@ def _replay_head(trace, head, masks, asked, prefill):
     values = None
     if trace.has_values(layer):
         values = trace.values(layer, kv_head).astype(np.float64)
-    runs = [_Run(mask, text, k, prefill) for mask in masks for text, k in asked.items()]
+    runs = [
+        _Run(mask, text, k, trace.tokens, prefill) for mask in masks for text, k in asked.items()
+    ]
     totals = HeadTotals(trace.tokens, prefill)
     for block in HeadRows(trace, layer, kv_head):
         totals.add(block)
@@ -152,44 +153,13 @@ def _replay_head(trace, head, masks, asked, prefill):
     ]
 
 
-def visible_keys(mask, budget, mean, start, totals, extra):
-    """The keys each row of a block sees, bool [B, T]: the pattern, and its heavy hitters.
-
-    Parameters
-    ----------
-    mask : Mask
-    budget : int
-    mean : array [B, T]
-        Mean rows of the group.
-    start : int
-    totals : array [T]
-        Attention accumulated over the rows before ``start``; brought up to date.
-    extra : dict
-        ``queries``, ``keys`` and ``scaling`` of the :class:`View`, if the mask needs them.
-
-    Raises
-    ------
-    BadBudget
-        The pattern's share of the budget does not hold the row's own key.
-    """
-    heavy = part_of(mask.heavy, budget)
-    if budget - heavy < 1:
-        raise BadBudget("no key is left for the pattern", where=mask.name, got=f"budget {budget}")
-    view = View(start, budget - heavy, mean, **extra)
-    seen = mask.pattern(view)
-    if heavy:
-        before = totals + np.cumsum(mean, axis=0) - mean
-        seen = seen | keep_largest(before, view.causal & ~seen, heavy)
-    totals += mean.sum(axis=0)
-    return seen
-
-
 class _Run:
     """One mask at one budget: its measures, accumulated over the blocks of a head."""
 
-    def __init__(self, mask, text, budget, prefill):
+    def __init__(self, mask, text, budget, tokens, prefill):
         self.mask, self.text, self.budget, self._prefill = mask, text, budget, prefill
-        self._totals = self._left_out = None
+        self._keys = MaskRun(mask, budget, tokens, prefill)
+        self._left_out = np.zeros(tokens, dtype=bool)
         self._mass, self._count = 0.0, 0
         self._error = self._errors = self._kl = self._heads = 0.0
         self._seen, self._most, self._back = 0, 0, 0
@@ -197,10 +167,7 @@ class _Run:
     def add(self, block, values, extra):
         """Measure a :class:`h2o_theory.engine.rows.Block`."""
         start, rows, mean, sink_share = block
-        if self._totals is None:
-            self._totals = np.zeros(mean.shape[1])
-            self._left_out = np.zeros(mean.shape[1], dtype=bool)
-        seen = visible_keys(self.mask, self.budget, mean, start, self._totals, extra)
+        seen = self._keys.visible(block, **extra)
         skip = min(max(self._prefill - start, 0), len(mean))
         seen, rows, sink_share = seen[skip:], rows[:, skip:], sink_share[:, skip:]
         if not len(seen):

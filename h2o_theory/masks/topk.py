@@ -30,4 +30,4 @@ class TopK(Mask):
     def pattern(self, view):
         """The largest entries of each row."""
         own = view.column == view.row
-        return keep_largest(np.where(own, np.inf, view.rows), view.causal, view.budget)
+        return keep_largest(np.where(own, np.inf, view.mean), view.causal, view.budget)
