@@ -25,6 +25,7 @@ from h2o_theory.experiments.removal import mask_heavy_hitters
 from h2o_theory.experiments.sparse import sparse_masks
 from h2o_theory.experiments.streaming import long_text
 from h2o_theory.figures.fidelity import fidelity_figure
+from h2o_theory.figures.running import running_figure
 from h2o_theory.live import evaluate
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
@@ -76,6 +77,9 @@ def test_running_perplexity_is_that_of_its_stretch(study):
         for ids in study.windows
     ]
     assert running.loc[("h2o", 40), "perplexity"] == pytest.approx(np.exp(np.mean(losses)))
+    assert {axes.get_xlabel() for axes in running_figure(result).axes} == {
+        "position in the text  (tokens)"
+    }
     ends = result.extra["running"].groupby("arm")
     assert (ends["last"].max() == 80).all() and (ends["first"].min() == 0).all()
 

@@ -120,6 +120,10 @@ def _draw(result, path):
         from h2o_theory.figures.fidelity import fidelity_figure
 
         save_figure(fidelity_figure(result), path.with_suffix(".png"))
+    if result.name == "streaming":
+        from h2o_theory.figures.running import running_figure
+
+        save_figure(running_figure(result), path.with_suffix(".png"))
     if result.name == "ladder":
         from h2o_theory.figures.live import ladder_figure
 
