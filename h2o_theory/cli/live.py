@@ -68,6 +68,7 @@ def add_parser(verbs):
 
 def run(arguments):
     """Evaluate, save, draw, print; exit code 1 if a cell failed."""
+    from h2o_theory.figures.series import label_series
     from h2o_theory.live.campaign import run_live, windows_of
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
@@ -111,7 +112,8 @@ def run(arguments):
         print_json(table)
     else:
         title = f"{model.name}, {name}: {arguments.windows} window(s), closed loop"
-        print_table(summary.drop(columns=["parameters", "budget_tokens"]), title)
+        shown = label_series(summary).assign(policy=lambda table: table["series"])
+        print_table(shown[summary.columns.drop(["parameters", "budget_tokens"])], title)
         if samples is not None:
             print_table(samples.drop(columns=["parameters", "text"]), "samples")
     for row in campaign.table[campaign.table["status"] == "failed"].itertuples():
