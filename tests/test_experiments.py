@@ -173,9 +173,9 @@ def test_the_fidelity_study_has_its_three_parts(study, tmp_path):
     parts = result.table.groupby("part").size()
     assert parts["all layers"] == 5 * 2 * 2 and parts["one layer"] == 7 * 3
     assert result.table[list(METRICS)].notna().all().all()
-    one = evaluate(
-        study.model, study.windows[0], "recent", np.array([[80], [8], [80]])
-    ).loss - np.nanmean(study.full(0).losses)
+    one = evaluate(study.model, study.windows[0], "recent", {0: 80, 1: 8, 2: 80}).loss - np.nanmean(
+        study.full(0).losses
+    )
     point = result.table.query("part == 'one layer' and policy == 'recent' and layer == 1")
     assert point["loss_increase"].item() == pytest.approx(one, abs=1e-6)
     overlaps = result.extra["overlap"]

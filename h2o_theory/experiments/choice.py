@@ -15,9 +15,10 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.live.identity import policy_fingerprint
 from h2o_theory.live.loop import closed_loop
-from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
+from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.stream import stream_logits
 from h2o_theory.policies import parse_budget
+from h2o_theory.policies.base import checked_parts
 
 __all__ = ["Question", "multiple_choice", "own_questions"]
 
@@ -231,7 +232,10 @@ def _budget(policy, budget, tokens):
     """The budget of a policy at a question of T = ``tokens``."""
     asked = parse_budget(budget)
     k = asked.resolve(tokens) if asked.is_share else min(int(asked.amount), tokens)
-    return resolve_budgets(policy, k, tokens, 0).item()
+    if policy.name == "full":
+        return tokens
+    checked_parts(policy, k)
+    return k
 
 
 def _sums(study, policy, budgets, encoded):

@@ -7,7 +7,8 @@ import numpy as np
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
 from h2o_theory.live.chooser import chooser_for
-from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
+from h2o_theory.live.heads import heads_of
+from h2o_theory.live.refuse import check_budgets, check_policy_runs_live, resolve_budgets
 from h2o_theory.policies import Context
 from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.call import refuse_options
@@ -150,8 +151,10 @@ def closed_loop(
     ----------
     model : transformers.PreTrainedModel or LoadedModel
     policy : str, Policy or PlainPolicy
-    budget : int, str or int array [layers, kv_heads]
-        Entries a query sees, its own included; ``"20%"`` is a share of ``tokens``.
+    budget : int, str, dict, array [layers, kv_heads], BudgetMatrix or callable
+        Entries a query sees, its own included; ``"20%"`` is a share of ``tokens``. As for
+        :func:`h2o_theory.replay`: a matrix gives each kv_head its own, and so does the rule
+        ``"pyramid:20%"``. A rule that reads rows is called on a trace first, and its result given.
     tokens : int
         Length T of the whole sequence, generated tokens included.
     prefill : int
@@ -173,8 +176,9 @@ def closed_loop(
     Raises
     ------
     BadArgument, BadBudget, UnknownPolicy, OutOfRange
-        See :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
-        :func:`~h2o_theory.live.refuse.resolve_budgets`.
+        See :func:`~h2o_theory.live.refuse.check_policy_runs_live`,
+        :func:`~h2o_theory.live.refuse.resolve_budgets` and
+        :func:`~h2o_theory.live.refuse.check_budgets`.
     UnsupportedModel
         If the model's attention cannot be intercepted, or its keys cannot be moved.
     RecordingRefused
@@ -188,10 +192,13 @@ def closed_loop(
     policy = check_policy_runs_live(policy)
     if getattr(policy, "positions", "original") == "slot":
         positions = "slot"
-    budgets = resolve_budgets(policy, budget, tokens, prefill)
+    ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
+    if policy.name == "full":
+        budgets = dict.fromkeys(budgets, tokens)
+    check_budgets(policy, [(text, budgets)])
 
     def choosers(layer, kv_heads):
-        own = np.broadcast_to(budgets[min(layer, len(budgets) - 1)], (kv_heads,)).tolist()
+        own = [budgets[layer, head] for head in range(kv_heads)]
         shared = policy.scope == "layer"
         units = [tuple(range(kv_heads))] if shared else [(head,) for head in range(kv_heads)]
         return [
