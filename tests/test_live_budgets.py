@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import reference
 from live_referee import Referee, losses_token_by_token
+from recorder_models import CACHE, tiny_model, tokens
 from recorder_models import FAMILIES as SOME
-from recorder_models import tiny_model, tokens
 from test_live_campaign import folder  # noqa: F401  a tiny model with a tokenizer, as a fixture
 
 import h2o_theory as ht
@@ -157,7 +157,7 @@ def test_matrices_that_do_not_fit_are_refused():
     with pytest.raises(BadBudget, match="protected"):
         evaluate(model, ids, "sink:n_sink=5", np.array([[9, 9], [5, 9], [9, 9]]))
     with closed_loop(model, "full", "pyramid:10%", tokens=30) as loop:
-        model(ids, **{"past_key_values": loop.cache})
+        model(ids, **{CACHE: loop.cache})
         assert (loop.evicted_at == 30).all()
 
 
