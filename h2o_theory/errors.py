@@ -20,11 +20,13 @@ __all__ = [
     "OutOfRange",
     "OutputExists",
     "RecordingRefused",
+    "TaskError",
     "TextError",
     "TraceNotFound",
     "UnfinishedTrace",
     "UnknownMask",
     "UnknownPolicy",
+    "UnknownTask",
     "UnknownTransform",
     "UnsupportedModel",
 ]
@@ -89,6 +91,14 @@ class InvalidAttention(BadArgument):
 
 class TextError(BadArgument):
     """The text to record is missing, empty, undecodable or too short."""
+
+
+class UnknownTask(BadArgument):
+    """There is no task of that name, or it is a group of tasks."""
+
+
+class TaskError(BadArgument):
+    """A task has no choices, its data cannot be reached, or its documents do not fit."""
 
 
 class UnknownTransform(BadArgument):

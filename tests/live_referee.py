@@ -16,7 +16,10 @@ NAME = "plain_closed_loop"
 
 
 class Referee:
-    """Sets and rules by (layer, kv_head); ``make_rule(layer, kv_head)`` starts a new one."""
+    """Sets and rules by (layer, kv_head); ``make_rule(layer, kv_head)`` starts a new one.
+
+    The budget is one number, or one for each (layer, kv_head).
+    """
 
     def __init__(self, make_rule, budget, prefill=0, shared=False):
         self.make_rule, self.budget, self.prefill, self.shared = make_rule, budget, prefill, shared
@@ -55,7 +58,8 @@ class Referee:
         rule = self.rules.setdefault(name, self.make_rule(*name))
         schedule = self.evicted_at.setdefault(name, {})
         rule.see(t, row)
-        while t >= self.prefill - 1 and len(visible) >= self.budget:
+        budget = self.budget[name] if isinstance(self.budget, dict) else self.budget
+        while t >= self.prefill - 1 and len(visible) >= budget:
             candidates = [j for j in visible if j not in rule.protected(t)]
             victim = min(candidates, key=lambda j: (rule.score(j, t, visible), j))
             visible.remove(victim)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import types
 
 import numpy as np
 import pandas as pd
@@ -13,13 +12,14 @@ from recorder_models import tokens
 from test_live_campaign import folder  # noqa: F401  a tiny model with a tokenizer, as a fixture
 
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, MissingDependency
+from h2o_theory.errors import BadArgument, BadBudget, MissingDependency
 from h2o_theory.experiments import EXPERIMENTS, Study, find_experiment, load_result, save_result
 from h2o_theory.experiments import choice as choice_module
 from h2o_theory.experiments.budgets import budget_ladder
-from h2o_theory.experiments.choice import multiple_choice, questions_from_harness
+from h2o_theory.experiments.choice import Question, multiple_choice, own_questions
 from h2o_theory.experiments.fidelity import METRICS, fidelity, overlap
 from h2o_theory.experiments.global_statistics import local_against_global, recorded, schedules_of
+from h2o_theory.experiments.harness import questions_from_harness
 from h2o_theory.experiments.quantised import quantised_cache
 from h2o_theory.experiments.removal import mask_heavy_hitters
 from h2o_theory.experiments.sparse import sparse_masks
@@ -201,9 +201,9 @@ def test_the_fidelity_study_has_its_three_parts(study, tmp_path):
     parts = result.table.groupby("part").size()
     assert parts["all layers"] == 5 * 2 * 2 and parts["one layer"] == 7 * 3
     assert result.table[list(METRICS)].notna().all().all()
-    one = evaluate(
-        study.model, study.windows[0], "recent", np.array([[80], [8], [80]])
-    ).loss - np.nanmean(study.full(0).losses)
+    one = evaluate(study.model, study.windows[0], "recent", {0: 80, 1: 8, 2: 80}).loss - np.nanmean(
+        study.full(0).losses
+    )
     point = result.table.query("part == 'one layer' and policy == 'recent' and layer == 1")
     assert point["loss_increase"].item() == pytest.approx(one, abs=1e-6)
     overlaps = result.extra["overlap"]
@@ -242,54 +242,105 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]
 
 
-def test_questions_are_asked_and_answered(monkeypatch, tmp_path):
-    class Words:
-        """A token for each new word, so that neighbours never share one."""
+class Words:
+    """A token for each new word, so that neighbours never share one."""
 
-        known = {}
+    known = {}
 
-        def __call__(self, text, **_):
-            words = [self.known.setdefault(word, len(self.known)) for word in text.split()]
-            return {"input_ids": [3 + number % 90 for number in words]}
+    def __call__(self, text, **_):
+        words = [self.known.setdefault(word, len(self.known)) for word in text.split()]
+        return {"input_ids": [3 + number % 90 for number in words]}
 
+
+@pytest.fixture
+def asking(tmp_path):
+    """A study whose model has a tokenizer."""
     model = LoadedModel(tiny_model("llama"), Words(), "tiny", "llama", "", "test")
-    study = Study(model, tokens(64), tmp_path, tokens=64)
-    result = multiple_choice(study, shots=(0, 2), arms=("full", "h2o"))
-    assert len(result.table) == 4 and (result.table["n"] == choice_module.ASKED).all()
+    return Study(model, tokens(64), tmp_path, tokens=64)
+
+
+def test_questions_are_asked_and_answered(asking):
+    questions = own_questions((0, 2))
+    result = multiple_choice(asking, questions=questions, policies=("h2o",))
+    assert result.table["arm"].tolist() == ["full", "h2o"] * 2
+    assert (result.table["n"] == choice_module.ASKED).all()
     full = result.table[result.table["arm"] == "full"]
     assert (full["same_as_full"] == 1).all()
     assert (result.table["low"] <= result.table["accuracy"]).all()
-    question = choice_module.QUESTIONS[0]
-    ids = torch.tensor([Words()(choice_module._prompt(question, 2))["input_ids"]])
-    with torch.no_grad():
-        logits = model.model(ids).logits[0, -1]
-    firsts = [Words()(answer)["input_ids"][0] for answer in question.answers]
-    assert choice_module._choose(study, question, "full", "20%", 2) == int(logits[firsts].argmax())
+    hits = []
+    for question in questions[2]:  # answers of one word each: the first token is all
+        ids = torch.tensor([Words()(question.pairs[0][0])["input_ids"]])
+        with torch.no_grad():
+            logits = asking.model.model(ids).logits[0, -1]
+        firsts = [Words()(answer)["input_ids"][0] for _, answer in question.pairs]
+        hits.append(int(logits[firsts].argmax()) == question.right)
+    assert full["accuracy"].iloc[1] == np.mean(hits)
     low, high = choice_module._wilson(8, 16)[1:]
     assert (low, high) == (pytest.approx(0.280, abs=1e-3), pytest.approx(0.720, abs=1e-3))
-    with pytest.raises(BadArgument, match="examples"):
-        multiple_choice(study, shots=(6,))
+    for wrong in ((6,), (-1,)):
+        with pytest.raises(BadArgument, match="examples"):
+            own_questions(wrong)
+    for nothing in ({}, {0: []}):
+        with pytest.raises(BadArgument, match="no question"):
+            multiple_choice(asking, questions=nothing)
 
 
-def test_questions_of_the_harness_are_read_by_its_interface(monkeypatch):
+def test_an_answer_counts_as_a_whole_and_by_its_length(asking):
+    before, answers = "some words to read before A:", (" same b", " same b c d", " same")
+    question = Question(tuple((before, answer) for answer in answers), (6, 10, 4), 0)
+    read = len(before.split())
+    for policy, budget in (("full", "100%"), ("h2o", 4), ("recent", 3)):
+        result = multiple_choice(
+            asking, questions={0: [question] * 17}, policies=(policy,), budget=str(budget)
+        )
+        sums = []
+        for answer in answers:
+            ids = Words()(before + answer)["input_ids"]
+            sums.append(-evaluate(asking.model, ids, policy, budget).losses[read:].sum())
+        row = result.table.iloc[-1]
+        assert row["n"] == 17 and row["accuracy"] == (np.argmax(sums) == 0)
+        assert row["accuracy_norm"] == (np.argmax(np.divide(sums, question.lengths)) == 0)
+        cells = [asking.store.load(path.stem) for path in (asking.store.folder / "cells").iterdir()]
+        assert any(np.allclose(arrays["sums"], sums, atol=1e-4) for _, arrays in cells)
+    roomy = multiple_choice(asking, questions={0: [question]}, policies=("recent",), budget="99")
+    assert (roomy.table["same_as_full"] == 1).all()
+    kept = len(list((asking.store.folder / "cells").iterdir()))
+    empty = Question((("", " a"), ("", " b")), (1, 1), 0)
+    with pytest.raises(BadArgument, match="no token"):
+        multiple_choice(asking, questions={0: [question, empty]})
+    short = Question((("one", " same"), ("one", " b")), (1, 1), 0)
+    with pytest.raises(BadBudget, match="protected"):
+        multiple_choice(asking, questions={0: [question, short]}, policies=("sink:n_sink=2",))
+    assert len(list((asking.store.folder / "cells").iterdir())) == kept
+
+
+def test_questions_of_one_token_are_read_once_for_all_answers(asking, monkeypatch):
+    reads, original = [], choice_module._predictions
+
+    def counted(*arguments):
+        reads.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(choice_module, "_predictions", counted)
+    multiple_choice(asking, questions=own_questions((1,)), policies=())
+    assert len(reads) == choice_module.ASKED
+    multiple_choice(asking, questions=own_questions((1,)), policies=())
+    assert len(reads) == choice_module.ASKED  # the second run found its cells
+
+
+def test_the_package_of_the_tasks_is_asked_for(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
     monkeypatch.setitem(sys.modules, "lm_eval", None)
-    with pytest.raises(MissingDependency, match="lm-eval"):
+    monkeypatch.delitem(sys.modules, "lm_eval.tasks", raising=False)
+    with pytest.raises(MissingDependency, match=r"h2o-theory\[harness\]"):
         questions_from_harness("piqa")
-
-    class Task:
-        OUTPUT_TYPE = "multiple_choice"
-        has_validation_docs = staticmethod(lambda: True)
-        validation_docs = staticmethod(lambda: [{"q": "1+1", "a": ["1", "2"], "r": 1}] * 3)
-        doc_to_text = staticmethod(lambda document: document["q"])
-        doc_to_choice = staticmethod(lambda document: document["a"])
-        doc_to_target = staticmethod(lambda document: document["r"])
-
-    fake = types.ModuleType("lm_eval.tasks")
-    fake.TaskManager, fake.get_task_dict = object, lambda names, manager: {names[0]: Task}
-    monkeypatch.setitem(sys.modules, "lm_eval", types.ModuleType("lm_eval"))
-    monkeypatch.setitem(sys.modules, "lm_eval.tasks", fake)
-    (first, second) = questions_from_harness("sums", limit=2)
-    assert first == second == choice_module.Question("1+1", ("1", "2"), 1)
-    monkeypatch.setattr(Task, "OUTPUT_TYPE", "generate_until")
-    with pytest.raises(BadArgument, match="no choices"):
-        questions_from_harness("sums")
+    command = ["experiment", "choice", "--model", str(folder), "--out", str(tmp_path / "out")]
+    assert main([*command, "--task", "piqa"]) == 2
+    assert "h2o-theory[harness]" in capsys.readouterr().err
+    assert main([*command, "--limit", "3"]) == 2
+    assert "Name one with --task" in capsys.readouterr().err
+    assert main([*command, "--shots", "9"]) == 2
+    assert "0 to 5" in capsys.readouterr().err
+    command[1] = "ladder"
+    assert main([*command, "--task", "piqa"]) == 2
+    assert "takes no task" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -207,7 +207,7 @@ def test_self_bleu_by_hand():
         ("h2o", 0, BadBudget, "at least 1"),
         ("h2o", "120%", BadBudget, "at most 100%"),
         ("h2o", 99, BadBudget, "exceeds the sequence"),
-        ("h2o", np.ones((3, 2)), BadBudget, "whole numbers"),
+        ("h2o", np.ones((3, 2)), BadBudget, "cannot be read"),
         ("h2o,lru", 5, BadArgument, "one policy at a time"),
         (object(), 5, BadArgument, "not a policy"),
     ],

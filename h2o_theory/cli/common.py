@@ -160,8 +160,8 @@ def add_replay_options(parser):
         "--budget",
         metavar="K,K,...",
         default="5%,10%,20%",
-        help="tokens a query sees, its own included, or shares of the sequence "
-        "(default: %(default)s)",
+        help="tokens a query sees, its own included, shares of the sequence, or an average to be "
+        "divided over layers or heads, pyramid:10%% or ada:10%% (default: %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
     add_head_options(parser)

@@ -3,7 +3,7 @@
 import inspect
 from pathlib import Path
 
-from h2o_theory.cli.common import print_table, say, shown_progress
+from h2o_theory.cli.common import integers, print_table, say, shown_progress
 from h2o_theory.cli.live import live_provenance, require_tokenizer
 from h2o_theory.errors import BadArgument
 from h2o_theory.masks import parse_masks
@@ -14,6 +14,8 @@ from h2o_theory.report import save_figure
 
 __all__ = ["add_parser"]
 
+_SHOTS = "0-5"
+
 
 def add_parser(verbs):
     """Add the verb."""
@@ -22,8 +24,9 @@ def add_parser(verbs):
         help="run one of the paper's experiments in the model, with intervals",
         description="ladder: loss against budget. removal: hiding heavy hitters. statistics: "
         "local or global scores. streaming: a long text. quantised: 4-bit keys and values. masks: "
-        "sparse patterns with heavy hitters. choice: multiple choice, a check of the plumbing. "
-        "fidelity: what the replay predicts. Finished cells under --out are not computed again.",
+        "sparse patterns with heavy hitters. choice: multiple choice, by default on questions of "
+        "our own that check the plumbing. fidelity: what the replay predicts. Finished cells under "
+        "--out are not computed again.",
         epilog="example: h2o-theory experiment ladder --windows 2 --out experiments",
     )
     parser.add_argument("name", metavar="NAME", help="as described above")
@@ -33,11 +36,25 @@ def add_parser(verbs):
     )
     parser.add_argument("--tokens", type=int, metavar="T", help="of a window")
     parser.add_argument("--windows", type=int, metavar="N", help="consecutive windows")
-    parser.add_argument("--policy", metavar="P,P,...", help="of ladder and fidelity")
+    parser.add_argument("--policy", metavar="P,P,...", help="of ladder, fidelity and choice")
     parser.add_argument(
         "--mask", metavar="M,M,...", help="of masks; with parameters as in ls masks"
     )
     parser.add_argument("--budget", metavar="K,K,...", help="in place of the default")
+    parser.add_argument(
+        "--task",
+        metavar="TASK",
+        help="of choice: a task of lm-evaluation-harness such as piqa (extra harness)",
+    )
+    parser.add_argument(
+        "--task-folder", metavar="DIR", help="of YAML files with tasks of your own for --task"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N documents of --task")
+    parser.add_argument(
+        "--shots",
+        metavar="N,N,...",
+        help=f"of choice: examples before a question (default: {_SHOTS})",
+    )
     parser.add_argument(
         "--positions",
         choices=("original", "slot"),
@@ -99,6 +116,11 @@ def _options(experiment, arguments):
         options["policies"] = tuple(split_names(arguments.policy))
     if arguments.mask:
         options["masks"] = parse_masks(arguments.mask)
+    if "questions" in known:
+        options |= _questions(arguments)
+    else:
+        given = ("task", "task_folder", "limit", "shots")
+        options |= {name: None for name in given if getattr(arguments, name) is not None}
     if arguments.budget and "budgets" in known:
         options["budgets"] = tuple(budget.text for budget in parse_budgets(arguments.budget))
     elif arguments.budget:
@@ -113,6 +135,27 @@ def _options(experiment, arguments):
                 expected=", ".join(n for n in known if n in _OPTIONS),
             )
     return options
+
+
+def _questions(arguments):
+    """What the experiment is to ask, as its keyword arguments."""
+    from h2o_theory.experiments.choice import own_questions
+    from h2o_theory.experiments.harness import questions_from_harness
+
+    shots = integers(arguments.shots or _SHOTS, "--shots")
+    if arguments.task:
+        questions = questions_from_harness(
+            arguments.task, shots=shots, limit=arguments.limit, folder=arguments.task_folder
+        )
+        return {"questions": questions, "task": arguments.task}
+    for option in ("task_folder", "limit"):
+        if getattr(arguments, option) is not None:
+            raise BadArgument(
+                "this belongs to a task",
+                where="--" + option.replace("_", "-"),
+                hint="Name one with --task",
+            )
+    return {"questions": own_questions(shots)}
 
 
 def _draw(result, path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import h2o_theory
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
+from h2o_theory.engine import read_budget_matrix
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.dataset import read_text
 from h2o_theory.report import save_figure, save_results
@@ -35,7 +36,19 @@ def add_parser(verbs):
         help="online policies, with parameters as in h2o:recent=0.25 (default: %(default)s)",
     )
     parser.add_argument(
-        "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
+        "--budget",
+        metavar="K,K,...",
+        default="10%,20%",
+        help="tokens a query sees, its own included, shares of the window, or pyramid:20%% for "
+        "budgets that fall from layer to layer (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--budget-matrix",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="one budget for each layer and kv_head, .json or .csv, in place of --budget; may be "
+        "repeated",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of cells and tables")
     parser.add_argument("--tokens", type=int, metavar="T", help="of a window (default: the text)")
@@ -75,6 +88,7 @@ def run(arguments):
     from h2o_theory.recorder.encode import encode
 
     text, name = read_text(arguments.text), Path(arguments.text).name
+    budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget
     if arguments.samples == 1 or arguments.samples < 0:
         raise BadArgument(
             "Self-BLEU compares samples", where="--samples", got=arguments.samples, expected="0, 2+"
@@ -86,7 +100,7 @@ def run(arguments):
             model,
             windows_of(ids, arguments.tokens, arguments.windows),
             arguments.policy,
-            arguments.budget,
+            budgets,
             out=arguments.out,
             text=name,
             prefill=arguments.prefill,
@@ -96,7 +110,7 @@ def run(arguments):
         )
         samples = None
         if arguments.samples:
-            samples = _sample(model, ids, arguments, progress)
+            samples = _sample(model, ids, budgets, arguments, progress)
     origin = live_provenance(model, name, arguments.device)
     summary = summarise(campaign)
     out = Path(arguments.out)
@@ -169,14 +183,14 @@ def _draw(summary, campaign, out):
     save_figure(loss_figure(summary, setting), out / "loss.png")
 
 
-def _sample(model, ids, arguments, progress):
+def _sample(model, ids, budgets, arguments, progress):
     from h2o_theory.live.samples import sample_table
 
     return sample_table(
         model,
         ids[: arguments.prompt],
         arguments.policy,
-        arguments.budget,
+        budgets,
         samples=arguments.samples,
         new_tokens=arguments.new_tokens,
         temperature=arguments.temperature,

@@ -2,7 +2,9 @@
 
 Each rule is a frozen object that, called with a trace and a prefill, returns the budgets
 ``{(layer, kv_head): tokens}`` for ``replay(trace, policies, [rule])``. They sum to the average
-budget times the number of kv_heads of the trace, exactly.
+budget times the number of kv_heads of the trace, exactly. A rule says what it ``needs``: ``rows``
+of the trace, or ``kv_heads`` alone, so that it serves a running model too
+(:class:`~h2o_theory.engine.kv_heads.KvHeads`).
 """
 
 from dataclasses import dataclass
@@ -65,8 +67,8 @@ class PyramidKV:
     .. math:: k_l = w + h_l, \qquad h_l = h_0 - l \, \frac{h_0 - h_{L-1}}{L - 1}, \qquad
               h_{L-1} = \frac{k - w}{\beta}, \quad h_0 = 2 (k - w) - h_{L-1}
 
-    over the recorded layers in their order, with w the entries of the observation window and the
-    query's own. Lower layers attend broadly and need more.
+    over the layers of the trace or model in their order, with w the entries of the observation
+    window and the query's own. Lower layers attend broadly and need more.
 
     Source: arXiv 2406.02069 (window 8, beta 20). Departures: the code truncates the step between
     layers, so that its budgets exceed the total; here they sum to it exactly, and no budget is
@@ -85,6 +87,7 @@ class PyramidKV:
     budget: str | int
     window: int = 8
     beta: float = 20.0
+    needs = "kv_heads"
 
     def __post_init__(self):
         parse_budget(self.budget)
@@ -101,7 +104,7 @@ class PyramidKV:
         return f"pyramid({self.budget})"
 
     def __call__(self, trace, prefill=0):
-        """The budgets, ``{(layer, kv_head): tokens}``; O(layers)."""
+        """The budgets, ``{(layer, kv_head): tokens}``, for a Trace or KvHeads; O(layers)."""
         k, layers = parse_budget(self.budget).resolve(trace.tokens), trace.layers
         kept = min(self.window, (k - 1) // 2) + 1
         last = (k - kept) / Fraction(str(self.beta))
@@ -148,6 +151,7 @@ class AdaKV:
     window: int = 32
     kernel: int = 7
     alpha: float = 0.2
+    needs = "rows"
 
     def __post_init__(self):
         parse_budget(self.budget)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from h2o_theory.engine.allocate import AdaKV, PyramidKV
+from h2o_theory.engine.kv_heads import KvHeads
 from h2o_theory.errors import BadBudget
 from h2o_theory.policies import parse_budgets
 
@@ -134,11 +135,12 @@ def resolve_budgets(trace, budgets, heads, prefill):
 
     Parameters
     ----------
-    trace : Trace
+    trace : Trace or KvHeads
     budgets : budget, dict, array [layers, kv_heads], BudgetMatrix, callable, or a list of these
         Text is ``"64"``, ``"10%"``, or the name of a rule with its average budget,
         ``"pyramid:10%"`` or ``"ada:10%"``. A dict is the ``entries`` of a matrix; a callable is a
-        rule ``rule(trace, prefill)`` that returns either.
+        rule ``rule(trace, prefill)`` that returns either. Of KvHeads one is asked only if its
+        attribute ``needs`` says ``"kv_heads"``.
     heads : list of (layer, kv_head)
     prefill : int
 
@@ -150,7 +152,8 @@ def resolve_budgets(trace, budgets, heads, prefill):
     Raises
     ------
     BadBudget
-        For anything that cannot be read, is below one token or above T, or lacks a kv_head.
+        For anything that cannot be read, is below one token or above T, or lacks a kv_head; for a
+        rule that reads rows where there are none.
     """
     found = []
     for budget in _as_list(budgets):
@@ -191,6 +194,13 @@ def _as_matrix(budget, trace, prefill):
         return BudgetMatrix.from_array(budget, layers=trace.layers)
     if callable(budget):
         name = getattr(budget, "__name__", type(budget).__name__)
+        if isinstance(trace, KvHeads) and getattr(budget, "needs", "rows") != "kv_heads":
+            raise BadBudget(
+                "the budget rule reads recorded rows, and a model that is yet to run has none",
+                where=name,
+                hint="Call it on a trace of the model, rule(trace, prefill), and give the budgets "
+                "it returns",
+            )
         matrix = budget(trace, prefill)
         if isinstance(matrix, dict):
             matrix = BudgetMatrix(name, matrix)

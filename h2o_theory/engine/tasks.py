@@ -8,7 +8,7 @@ from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.policies.base import checked_parts
 
-__all__ = ["check_policies", "make_tasks", "resolved_parts"]
+__all__ = ["check_policies", "check_shared_budget", "make_tasks", "resolved_parts"]
 
 
 def check_policies(policies):
@@ -46,8 +46,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
     check_tensors(trace, sorted({layer for layer, _ in heads}), policies)
     resolved = resolve_budgets(trace, budgets, heads, prefill)
     for policy in policies:
-        if policy.scope != "kv_head":
-            _check_shared_budget(policy, resolved)
+        check_shared_budget(policy, resolved)
     tasks = {head: [] for head in heads}
     for head in heads:
         for policy in policies:
@@ -87,8 +86,13 @@ def resolved_parts(
     return [dict(zip(names, key, strict=True)) | {"heads": n} for key, n in counts.items()]
 
 
-def _check_shared_budget(policy, resolved):
-    """Heads that share a set share its budget."""
+def check_shared_budget(policy, resolved):
+    """Heads that share a set share its budget; raises BadBudget if they do not.
+
+    ``resolved`` is a list of (text, ``{(layer, kv_head): tokens}``).
+    """
+    if policy.scope == "kv_head":
+        return
     for text, tokens in resolved:
         seen = {}
         for (layer, _), budget in tokens.items():

@@ -1,8 +1,8 @@
-"""Multiple choice at 0 to 5 shots: a check of the plumbing, on a few questions of our own.
+"""Multiple choice with eviction while question and answer are read, at any number of shots.
 
-Sixteen questions say next to nothing about a model's knowledge; they show that prompts, answers
-and eviction are put together rightly. Those who have data sets load them with
-:func:`questions_from_harness`.
+Sixteen questions of our own say next to nothing about a model's knowledge; they show that prompts,
+answers and eviction are put together rightly. Tasks with data sets come from
+:func:`~h2o_theory.experiments.harness.questions_from_harness`.
 """
 
 import math
@@ -11,25 +11,40 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, MissingDependency
+from h2o_theory.errors import BadArgument
 from h2o_theory.experiments.result import ExperimentResult
+from h2o_theory.live.identity import policy_fingerprint
 from h2o_theory.live.loop import closed_loop
-from h2o_theory.live.stream import cache_argument
+from h2o_theory.live.refuse import check_policy_runs_live
+from h2o_theory.live.stream import stream_logits
+from h2o_theory.policies import parse_budget
+from h2o_theory.policies.base import checked_parts
 
-__all__ = ["QUESTIONS", "Question", "multiple_choice", "questions_from_harness"]
+__all__ = ["Question", "multiple_choice", "own_questions"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its possible answers, and the index of the right one."""
+    """A question as the model reads it.
 
-    text: str
-    answers: tuple
+    Attributes
+    ----------
+    pairs : tuple of (str, str)
+        For each answer what is read before it, and the answer with the space before it. In most
+        tasks the first is the same for all.
+    lengths : tuple of int
+        Characters of each answer.
+    right : int
+        Index of the right answer.
+    """
+
+    pairs: tuple
+    lengths: tuple
     right: int
 
 
 QUESTIONS = tuple(
-    Question(text, tuple(answers.split()), right)
+    (text, tuple(answers.split()), right)
     for text, answers, right in (
         ("What is the capital of France?", "Paris London Rome Madrid", 0),
         ("Which animal barks?", "cat dog cow fish", 1),
@@ -54,49 +69,118 @@ QUESTIONS = tuple(
         ("What does a clock show?", "time weight colour taste", 0),
     )
 )
-"""The first 16 are asked; the others are the examples of the shots."""
+"""Question, answers, index of the right one. The first 16 are asked; the others are examples."""
 
 ASKED = 16
+TOGETHER = 16
+"""Questions kept in one cell: an interrupted run has at most so many to ask again."""
 
 
-def multiple_choice(
-    study, *, shots=(0, 1, 2, 3, 4, 5), arms=("full", "h2o", "recent"), budget="20%"
-):
-    """Share of right answers by policy and number of examples, and how often an arm answers as
+def own_questions(shots=(0, 1, 2, 3, 4, 5)):
+    """The questions of our own, ``{shots: list of Question}``.
+
+    Raises
+    ------
+    BadArgument
+        For a number of examples that there are not.
+    """
+    examples = [f"Q: {text}\nA: {answers[right]}\n\n" for text, answers, right in QUESTIONS[ASKED:]]
+    if not set(shots) <= set(range(len(examples) + 1)):
+        raise BadArgument(
+            "no such number of examples",
+            where="shots",
+            got=list(shots),
+            expected=f"0 to {len(examples)} each",
+        )
+    return {
+        count: [
+            Question(
+                tuple(
+                    ("".join(examples[:count]) + f"Q: {text}\nA:", f" {answer}")
+                    for answer in answers
+                ),
+                tuple(map(len, answers)),
+                right,
+            )
+            for text, answers, right in QUESTIONS[:ASKED]
+        ]
+        for count in shots
+    }
+
+
+def multiple_choice(study, *, questions=None, task="", policies=("h2o", "recent"), budget="20%"):
+    r"""Share of right answers by policy and number of examples, and how often a policy answers as
     the full cache does.
 
-    The answer is the one whose first token the model finds most probable after ``A:``. A policy
-    evicts while the prompt is read; a share is one of the prompt.
+    The answer a of a question x is the one that the model, evicting from the first token of x
+    on, finds most probable as a whole,
+
+    .. math:: \hat a = \arg\max_a \sum_i \log p(a_i \mid x, a_{<i}),
+
+    the harness's ``acc``; ``accuracy_norm`` divides each sum by the answer's number of characters,
+    its ``acc_norm``. The first of equals wins.
 
     Parameters
     ----------
     study : Study
         For its model; the text plays no part.
-    shots : sequence of int
-        At most 5.
-    arms : sequence of str
-        Policies; ``full`` first.
+    questions : dict of int to list of Question, optional
+        By number of examples before each; those of our own by default.
+    task : str
+        What the result calls the questions.
+    policies : sequence of str
+        Beside the full cache.
     budget : str
+        A share is one of the question with its longest answer, the last token left out, which is
+        predicted and never read. It is the same for all answers of a question. A question shorter
+        than a number of tokens is read with the full cache.
 
     Returns
     -------
     ExperimentResult
-        Findings carry Wilson's 95 % interval of a share.
+        Findings are ``accuracy`` with Wilson's 95 % interval.
+
+    Raises
+    ------
+    BadArgument, BadBudget
+        Before any question is asked: for a policy that cannot run in a model, an answer that adds
+        no token to its question, a budget that does not hold a policy's parts at some question. At
+        the question itself: where it is longer than the model's context.
+
+    Notes
+    -----
+    A question is read once for each of its answers, once altogether if they have one token each.
     """
-    if not set(shots) <= set(range(len(QUESTIONS) - ASKED + 1)) or not len(shots):
-        raise BadArgument(
-            "no such number of examples", where="shots", got=shots, expected="0 to 5 each"
-        )
-    lines, answers = [], {}
-    for done, count in enumerate(shots, start=1):
-        for arm in arms:
-            chosen = _answers(study, arm, budget, count)
-            answers[arm, count] = chosen
-            right = [question.right == a for question, a in zip(_asked(), chosen, strict=True)]
-            same = [a == b for a, b in zip(chosen, answers[arms[0], count], strict=True)]
-            lines.append(_line(arm, count, right, same, arms[0]))
-        if study.progress:
-            study.progress(done, len(shots), "shots")
+    questions = own_questions() if questions is None else questions
+    if not questions or not all(questions.values()):
+        raise BadArgument("there is no question", where=task or "questions")
+    arms = {
+        policy if isinstance(policy, str) else policy.name: check_policy_runs_live(policy)
+        for policy in ("full", *policies)
+    }
+    encoded = {
+        count: [_encoded(study.model.tokenizer, question) for question in asked]
+        for count, asked in questions.items()
+    }
+    budgets = {
+        (arm, count): [_budget(policy, budget, _tokens(each)) for each in answers]
+        for arm, policy in arms.items()
+        for count, answers in encoded.items()
+    }
+    lines, done, cells = [], 0, sum(-(-len(each) // TOGETHER) for each in budgets.values())
+    for count, asked in questions.items():
+        full = None
+        for arm, policy in arms.items():
+            sums = []
+            for first in range(0, len(asked), TOGETHER):
+                own = slice(first, first + TOGETHER)
+                sums += _sums(study, policy, budgets[arm, count][own], encoded[count][own])
+                done += 1
+                if study.progress:
+                    study.progress(done, cells, "cells")
+            chosen = [int(np.argmax(found)) for found in sums]
+            full = chosen if full is None else full
+            lines.append(_line(arm, count, asked, sums, chosen, full))
     table = pd.DataFrame(lines)
     findings = {
         f"{row.arm}, {row.shots} shots": {
@@ -111,107 +195,112 @@ def multiple_choice(
     return ExperimentResult.of(
         study,
         "choice",
-        "Do multiple-choice answers survive eviction? (a check of the plumbing)",
-        f"{ASKED} questions of our own: a check that prompts, answers and eviction fit together, "
-        "no measure of knowledge",
+        "Do multiple-choice answers survive eviction?",
+        _answer(table, task),
         findings,
         table,
         budget=budget,
+        task=task or "questions of our own",
+        scored="sum of log-probabilities of the answer",
     )
 
 
-def questions_from_harness(task, limit=None):
-    """Questions of a multiple-choice task of lm-evaluation-harness, for those who have its data.
-
-    Parameters
-    ----------
-    task : str
-        Such as ``piqa``; its data set must be on this machine or reachable.
-    limit : int, optional
-
-    Returns
-    -------
-    list of Question
-
-    Raises
-    ------
-    MissingDependency
-        Without the package ``lm-eval`` (extra ``harness``).
-    BadArgument
-        If the task has no choices.
-    """
-    try:
-        from lm_eval.tasks import TaskManager, get_task_dict
-    except ImportError:
-        raise MissingDependency(
-            "tasks of lm-evaluation-harness need the package lm-eval",
-            hint='Install it with: pip install "h2o-theory[harness]"',
-        ) from None
-    found = get_task_dict([task], TaskManager())[task]
-    if getattr(found, "OUTPUT_TYPE", None) != "multiple_choice":
-        raise BadArgument("the task has no choices", where=task)
-    documents = found.validation_docs() if found.has_validation_docs() else found.test_docs()
-    questions = []
-    for document in documents:
-        if limit is not None and len(questions) >= limit:
-            break
-        answers = tuple(found.doc_to_choice(document))
-        questions.append(
-            Question(found.doc_to_text(document), answers, int(found.doc_to_target(document)))
-        )
-    return questions
+def _encoded(tokenizer, question):
+    """For each answer the ids of question and answer, and how many are the question's."""
+    found = []
+    for before, answer in question.pairs:
+        # A space at the end of the question belongs to the first token of the answer.
+        cut = len(before.rstrip())
+        ids = tokenizer(before + answer)["input_ids"]
+        known = len(tokenizer(before[:cut])["input_ids"]) if cut else 0
+        if not 0 < known < len(ids):
+            raise BadArgument(
+                "a question or an answer has no token",
+                where=repr(before[-40:]),
+                got=f"{known} tokens of the question, {len(ids)} with the answer",
+            )
+        found.append((ids, known))
+    return found
 
 
-def _asked():
-    return QUESTIONS[:ASKED]
+def _tokens(answers):
+    """T of a question: what is read with its longest answer, whose last token is not."""
+    return max(len(ids) - 1 for ids, _ in answers)
 
 
-def _prompt(question, shots):
-    examples = [f"Q: {q.text}\nA: {q.answers[q.right]}\n\n" for q in QUESTIONS[ASKED:][:shots]]
-    return "".join(examples) + f"Q: {question.text}\nA:"
+def _budget(policy, budget, tokens):
+    """The budget of a policy at a question of T = ``tokens``."""
+    asked = parse_budget(budget)
+    k = asked.resolve(tokens) if asked.is_share else min(int(asked.amount), tokens)
+    if policy.name == "full":
+        return tokens
+    checked_parts(policy, k)
+    return k
 
 
-def _answers(study, policy, budget, shots):
-    """Index of the answer chosen for each question."""
+def _sums(study, policy, budgets, encoded):
+    """Sum of the log-probabilities of each answer, a float64 array for each question."""
 
     def compute():
-        chosen = [_choose(study, question, policy, budget, shots) for question in _asked()]
-        return {}, {"chosen": np.array(chosen)}
+        sums = np.full((len(encoded), max(map(len, encoded))), np.nan)
+        for row, answers, k in zip(sums, encoded, budgets, strict=True):
+            row[: len(answers)] = _score(study.model.model, policy, k, answers)
+        return {}, {"sums": sums}
 
-    prompts = [_prompt(question, shots) for question in _asked()]
-    what = {"policy": policy, "budget": budget, "prompts": prompts}
-    answers = [question.answers for question in _asked()]
-    found = study.kept(compute, kind="choice", answers=answers, **what)
-    return found[1]["chosen"].tolist()
+    what = [policy_fingerprint(policy, k) for k in budgets]
+    _, arrays = study.kept(compute, kind="choice", policy=what, budget=budgets, answers=encoded)
+    return [row[: len(answers)] for row, answers in zip(arrays["sums"], encoded, strict=True)]
 
 
-def _choose(study, question, policy, budget, shots):
+def _score(model, policy, budget, answers):
+    """The sum for each answer of a question."""
     import torch
 
-    model, tokenizer = study.model.model, study.model.tokenizer
-    ids = tokenizer(_prompt(question, shots))["input_ids"]
-    firsts = [
-        tokenizer(f" {a}", add_special_tokens=False)["input_ids"][0] for a in question.answers
-    ]
-    if len(set(firsts)) < len(firsts):
-        raise BadArgument("answers begin with the same token", where=question.text)
-    with closed_loop(model, policy, budget, tokens=len(ids)) as loop, torch.no_grad():
-        batch = torch.tensor([ids], device=model.device)
-        logits = model(batch, **{cache_argument(model): loop.cache}).logits[0, -1]
-    return int(logits[firsts].argmax())
+    predictions, sums, tokens = {}, [], _tokens(answers)
+    for ids, known in answers:
+        read = tuple(ids[:-1]), known
+        if read not in predictions:
+            predictions[read] = _predictions(model, policy, budget, tokens, *read)
+        right = torch.tensor(ids[known:], device=model.device)
+        sums.append(predictions[read].gather(1, right[:, None]).sum().item())
+    return sums
 
 
-def _line(arm, shots, right, same, over):
-    value, low, high = _wilson(sum(right), len(right))
+def _predictions(model, policy, budget, tokens, ids, known):
+    """Log-probabilities [n, vocabulary], float64, of the tokens after the ``known`` first ones."""
+    import torch
+
+    kept = []
+    with closed_loop(model, policy, budget, tokens=tokens) as loop:
+        for start, logits in stream_logits(model, np.array(ids), loop.cache):
+            kept.append(logits[max(known - 1 - start, 0) :].double())
+    return torch.log_softmax(torch.cat(kept), dim=-1)
+
+
+def _line(arm, shots, asked, sums, chosen, full):
+    right = np.array([question.right for question in asked])
+    by_length = [np.argmax(s / np.array(q.lengths)) for s, q in zip(sums, asked, strict=True)]
+    value, low, high = _wilson(int((right == chosen).sum()), len(asked))
     return {
         "arm": arm,
         "shots": shots,
-        "n": len(right),
+        "n": len(asked),
         "accuracy": value,
         "low": low,
         "high": high,
-        f"same_as_{over}": sum(same) / len(same),
+        "accuracy_norm": float((right == by_length).mean()),
+        "same_as_full": float((np.array(chosen) == full).mean()),
     }
+
+
+def _answer(table, task):
+    most = table[table["shots"] == table["shots"].max()]
+    shares = ", ".join(f"{row.arm} {row.accuracy:.3f}" for row in most.itertuples())
+    text = f"right at {most['shots'].iloc[0]} shots: {shares} of {most['n'].iloc[0]} questions"
+    if not task:
+        text += " of our own (a check that prompts, answers and eviction fit together, no measure"
+        text += " of knowledge)"
+    return text
 
 
 def _wilson(hits, n, z=1.96):

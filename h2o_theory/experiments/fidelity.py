@@ -187,8 +187,8 @@ def _one_layer(study, name, budget, layer):
     k = parse_budget(budget).resolve(study.tokens)
 
     def run(study, window, reference):
-        budgets = np.full((study.model.model.config.num_hidden_layers, 1), study.tokens)
-        budgets[layer] = k
+        layers = range(study.model.model.config.num_hidden_layers)
+        budgets = dict.fromkeys(layers, study.tokens) | {layer: k}
         return evaluate(study.model, study.windows[window], name, budgets, reference=reference)
 
     what = {"kind": "one layer", "policy": name, "budget": k, "layer": layer}

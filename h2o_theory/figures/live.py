@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from h2o_theory.errors import BadArgument
@@ -65,7 +66,7 @@ def loss_figure(summary, setting):
     evicting = summary[summary["policy"] != "full"]
     if evicting.empty:
         raise BadArgument("only the full cache was run, so there is nothing to compare")
-    table = label_series(evicting)
+    table = _label(evicting)
     figure = blank(
         "What eviction costs the running model",
         "Left: perplexity of the text while the policy evicts in every layer; the line is the full "
@@ -109,6 +110,21 @@ def loss_figure(summary, setting):
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center")
     return figure
+
+
+def _label(table):
+    """:func:`label_series`; budgets by kv_head are variants by their rule: "h2o, pyramid"."""
+    same = table["budget"].str.fullmatch(r"[\d.]+ *%?")
+    rules = table["budget"].str.partition("(")[0].where(~same, "")
+    parts, variants = [], {}
+    for rule in sorted(rules.unique()):
+        for policy, rows in table[rules == rule].groupby("policy", sort=False):
+            rows = label_series(rows)
+            rows["series"] += f", {rule}" if rule else ""
+            rows["variant"] += variants.get(policy, 0)
+            variants[policy] = rows["variant"].max() + 1
+            parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
 
 
 def ladder_figure(result):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.policies.base import without_parts
 
 __all__ = [
     "HEAD",
@@ -96,7 +97,7 @@ def one_budget_each(results):
         return results
     out = results.copy()
     out["budget_tokens"] = by_budget.transform("mean").round().astype(int)
-    shorter = out["parameters"].str.replace(r"n_\w+=\d+ ?", "", regex=True)
+    shorter = out["parameters"].map(without_parts)
     out["parameters"] = out["parameters"].where(~varied, shorter)
     return out
 

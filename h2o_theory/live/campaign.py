@@ -9,14 +9,12 @@ import pandas as pd
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import evaluate, first_scored, full_run
-from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
-from h2o_theory.live.loop import POSITIONS
-from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
+from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.stream import as_token_ids
-from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.live.tasks import live_tasks
 from h2o_theory.recorder.models import LoadedModel
 
-__all__ = ["LIVE_COLUMNS", "Campaign", "is_out_of_memory", "live_tasks", "run_live", "windows_of"]
+__all__ = ["LIVE_COLUMNS", "Campaign", "is_out_of_memory", "run_live", "windows_of"]
 
 LIVE_COLUMNS = (
     "model",
@@ -56,9 +54,11 @@ class Campaign:
     Attributes
     ----------
     table : pandas.DataFrame
-        One row per window, policy and budget; columns :data:`LIVE_COLUMNS`. Losses are nats per
-        token; ``kv_bytes`` are those visible at the largest step, ``full_kv_bytes`` those of the
-        full cache; ``level`` is ``closed``.
+        One row per window, policy and budget; columns :data:`LIVE_COLUMNS`. Where kv_heads have
+        budgets of their own, ``budget_tokens`` is their mean, rounded, and ``parameters`` lack the
+        parts, as in the summary of a replay. Losses are nats per token; ``kv_bytes`` are those
+        visible at the largest step, ``full_kv_bytes`` those of the full cache; ``level`` is
+        ``closed``.
     losses : dict of str to float64 array
         By cell: the losses [T] of its window; token 0 has none.
     sizes : dict of str to int64 array
@@ -131,7 +131,8 @@ def run_live(
     windows : list of token ids
         Of equal length, see :func:`windows_of`.
     policies, budgets : str or list
-        As for :func:`h2o_theory.replay`; clairvoyant policies are refused.
+        As for :func:`h2o_theory.replay`, matrices and ``"pyramid:20%"`` included; clairvoyant
+        policies are refused, and budget rules that read rows.
     out : path
         Folder of the campaign.
     text : str
@@ -153,31 +154,24 @@ def run_live(
     model = loaded.model if loaded else model
     name = loaded.name if loaded else type(model).__name__
     windows = [as_token_ids(window) for window in windows]
-    tasks = live_tasks(policies, budgets, len(windows[0]), prefill, positions)
+    tasks = live_tasks(policies, budgets, model, len(windows[0]), prefill, positions)
     first_scored(prefill, len(windows[0]))
     store, print_ = CellStore(out), model_fingerprint(model)
     rows, losses, sizes, skipped = [], {}, {}, 0
     for number, ids in enumerate(windows):
         reference = None
-        for done, (policy, budget, budget_tokens) in enumerate(tasks):
+        for done, task in enumerate(tasks):
             options = {"prefill": prefill, "positions": positions, "seed": seed}
-            cell = cell_id(
-                kind="loss",
-                model=print_,
-                ids=ids,
-                policy=policy_fingerprint(policy, budget_tokens),
-                budget=budget_tokens,
-                **options,
-            )
+            cell = cell_id(kind="loss", model=print_, ids=ids, **task.what, **options)
             row = {
                 "model": name,
                 "text": text,
                 "window": number,
                 "tokens": len(ids),
-                "policy": policy.name,
-                "parameters": policy.describe(budget_tokens),
-                "budget": budget,
-                "budget_tokens": budget_tokens,
+                "policy": task.policy.name,
+                "parameters": task.parameters,
+                "budget": task.text,
+                "budget_tokens": task.budget_tokens,
                 **options,
                 "level": "closed",
                 "status": "done",
@@ -189,7 +183,7 @@ def run_live(
             if found is None:
                 try:
                     reference = reference or full_run(model, ids)
-                    found = _compute(model, ids, policy, budget_tokens, options, reference)
+                    found = _compute(model, ids, task, options, reference)
                     store.save(cell, *found)
                 except Exception as error:
                     if not is_out_of_memory(error):
@@ -212,29 +206,7 @@ def is_out_of_memory(error):
     return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate" in text)
 
 
-def live_tasks(policies, budgets, tokens, prefill, positions):
-    """(policy, budget as asked, in tokens), the full cache first; everything checked."""
-    if positions not in POSITIONS:
-        raise BadArgument(
-            "unknown positions", where="positions", got=positions, expected=" or ".join(POSITIONS)
-        )
-    policies = [check_policy_runs_live(policy) for policy in parse_policies(policies)]
-    asked = [(budget.text, budget.resolve(tokens)) for budget in parse_budgets(budgets)]
-    (full,) = parse_policies("full")
-    tasks = [(full, "100%", tokens)]
-    for policy in policies:
-        if policy.name == "full":
-            continue
-        for text, budget in asked:
-            resolve_budgets(policy, budget, tokens, prefill)
-            tasks.append((policy, text, budget))
-    names = [policy_fingerprint(policy, budget) + text for policy, text, budget in tasks]
-    if len(set(names)) < len(names):
-        raise BadArgument("the same policy or budget was given twice", where="policies, budgets")
-    return tasks
-
-
-def _compute(model, ids, policy, budget, options, reference):
+def _compute(model, ids, task, options, reference):
     """Record and arrays of a cell; those of the full cache are the reference's own."""
     began = time.perf_counter()
     first = first_scored(options["prefill"], len(ids))
@@ -246,8 +218,8 @@ def _compute(model, ids, policy, budget, options, reference):
         "full_kv_bytes": reference.kv_bytes,
         "held_bytes": reference.kv_bytes,
     }
-    if policy.name != "full":
-        result = evaluate(model, ids, policy, budget, reference=reference, **options)
+    if task.policy.name != "full":
+        result = evaluate(model, ids, task.policy, task.budget, reference=reference, **options)
         losses, sizes = result.losses, result.sizes
         rows = slice(first - 1, len(ids) - 1)
         record |= {

@@ -29,8 +29,11 @@ def model_fingerprint(model):
 
 
 def policy_fingerprint(policy, budget):
-    """Name and resolved parameters of a policy, and the source of one that is not shipped."""
-    text = f"{policy.name} {policy.describe(budget)}"
+    """Name and resolved parameters of a policy, and the source of one that is not shipped.
+
+    The parameters at every budget that occurs, if ``budget`` is an array.
+    """
+    text = "; ".join(f"{policy.name} {policy.describe(k)}" for k in np.unique(budget).tolist())
     if isinstance(policy, Policy):
         return text
     try:

@@ -5,15 +5,18 @@ import contextlib
 import numpy as np
 
 from h2o_theory.dependencies import require
-from h2o_theory.engine.tensors import stated_rotary
-from h2o_theory.errors import BadArgument, BadBudget, OutOfRange, RecordingRefused
-from h2o_theory.live.chooser import ModelWideChooser, ModelWideSet, chooser_for, keep_all
-from h2o_theory.live.refuse import check_policy_runs_live, resolve_budgets
-from h2o_theory.policies import Context
+from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
+from h2o_theory.live.deciding import deciding
+from h2o_theory.live.heads import heads_of
+from h2o_theory.live.refuse import (
+    check_budgets,
+    check_model_suits,
+    check_policy_runs_live,
+    resolve_budgets,
+)
 from h2o_theory.recorder.admission import check_model
 from h2o_theory.recorder.call import refuse_options
 from h2o_theory.recorder.models import LoadedModel
-from h2o_theory.recorder.provenance import describe_model
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.visibility import read_mask
 
@@ -169,8 +172,10 @@ def closed_loop(
     ----------
     model : transformers.PreTrainedModel or LoadedModel
     policy : str, Policy or PlainPolicy
-    budget : int, str or int array [layers, kv_heads]
-        Entries a query sees, its own included; ``"20%"`` is a share of ``tokens``.
+    budget : int, str, dict, array [layers, kv_heads], BudgetMatrix or callable
+        Entries a query sees, its own included; ``"20%"`` is a share of ``tokens``. As for
+        :func:`h2o_theory.replay`: a matrix gives each kv_head its own, and so does the rule
+        ``"pyramid:20%"``. A rule that reads rows is called on a trace first, and its result given.
     tokens : int
         Length T of the whole sequence, generated tokens included.
     prefill : int
@@ -192,10 +197,10 @@ def closed_loop(
     Raises
     ------
     BadArgument, BadBudget, UnknownPolicy, OutOfRange
-        See :func:`~h2o_theory.live.refuse.check_policy_runs_live` and
-        :func:`~h2o_theory.live.refuse.resolve_budgets`; also for raw rows with positions by slot,
-        for a policy that looks at queries before a rotary embedding of unknown frequencies, and
-        for unequal budgets of a set that serves the whole model.
+        See :func:`~h2o_theory.live.refuse.check_policy_runs_live`,
+        :func:`~h2o_theory.live.refuse.check_model_suits`,
+        :func:`~h2o_theory.live.refuse.resolve_budgets` and
+        :func:`~h2o_theory.live.refuse.check_budgets`.
     UnsupportedModel
         If the model's attention cannot be intercepted, or its keys cannot be moved.
     RecordingRefused
@@ -209,60 +214,15 @@ def closed_loop(
     policy = check_policy_runs_live(policy)
     if getattr(policy, "positions", "original") == "slot":
         positions = "slot"
-    if positions == "slot" and getattr(policy, "rows", "renormalised") == "raw":
-        raise BadArgument(
-            "an evicted key has no slot, so that raw rows do not exist there",
-            where=policy.name,
-            hint="Use rows=renormalised or positions='original'",
-        )
-    budgets = resolve_budgets(policy, budget, tokens, prefill)
-    choosers = (_model_wide if policy.scope == "model" else _by_layer)(
-        model, policy, budgets, tokens, prefill, seed
-    )
+    ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
+    if policy.name == "full":
+        budgets = dict.fromkeys(budgets, tokens)
+    check_budgets(policy, [(text, budgets)])
+    check_model_suits(policy, model, positions)
+    choosers = deciding(model, policy, budgets, tokens, prefill, seed)
     options = {"tokens": tokens, "positions": positions, "transform": transform, "chunk": chunk}
     with following(model, choosers, **options) as loop:
         yield loop
-
-
-def _by_layer(model, policy, budgets, tokens, prefill, seed):
-    """What :func:`following` asks for, of a policy with a set for each kv_head or layer."""
-    model = model.model if isinstance(model, LoadedModel) else model
-
-    def rotary(head_dim):
-        return stated_rotary(describe_model(model, "", ""), head_dim, type(model).__name__)
-
-    def choosers(layer, kv_heads):
-        own = np.broadcast_to(budgets[min(layer, len(budgets) - 1)], (kv_heads,)).tolist()
-        shared = policy.scope == "layer"
-        units = [tuple(range(kv_heads))] if shared else [(head,) for head in range(kv_heads)]
-        contexts = [
-            Context(k, tokens, prefill, layer, heads[0], seed)
-            for heads, k in zip(units, own, strict=False)
-        ]
-        return [
-            (heads, chooser_for(policy, context, rotary))
-            for heads, context in zip(units, contexts, strict=True)
-        ]
-
-    return choosers
-
-
-def _model_wide(model, policy, budgets, tokens, prefill, seed):
-    """The same of a policy with one set for the whole model."""
-    model = model.model if isinstance(model, LoadedModel) else model
-    if len(np.unique(budgets)) > 1:
-        raise BadBudget(
-            "a set of the whole model has one budget",
-            where=policy.name,
-            got=f"budgets from {budgets.min()} to {budgets.max()}",
-        )
-    budget = int(budgets[0, 0])
-    if budget >= tokens:
-        return lambda layer, kv_heads: [(tuple(range(kv_heads)), keep_all(tokens))]
-    shared = ModelWideSet(
-        policy, Context(budget, tokens, prefill, 0, 0, seed), len(check_model(model))
-    )
-    return lambda layer, kv_heads: [(tuple(range(kv_heads)), ModelWideChooser(shared))]
 
 
 @contextlib.contextmanager

@@ -1,12 +1,14 @@
 """What cannot run inside a model, and why."""
 
-import numpy as np
-
+from h2o_theory.engine import budgets as engine_budgets
 from h2o_theory.engine.arguments import checked_prefill
-from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.policies import TENSORS, Policy, parse_budget, parse_policies
+from h2o_theory.engine.tasks import check_shared_budget
+from h2o_theory.errors import BadArgument
+from h2o_theory.live.rotary import rotary_of_model
+from h2o_theory.policies import TENSORS, Policy, parse_policies
+from h2o_theory.policies.base import checked_parts
 
-__all__ = ["check_policy_runs_live", "resolve_budgets"]
+__all__ = ["check_budgets", "check_model_suits", "check_policy_runs_live", "resolve_budgets"]
 
 
 def check_policy_runs_live(policy):
@@ -56,34 +58,52 @@ def check_policy_runs_live(policy):
     return policy
 
 
-def resolve_budgets(policy, budget, tokens, prefill):
-    """Budgets in tokens, int64 [1, 1] or as given [layers, kv_heads], and checked.
+def check_model_suits(policy, model, positions):
+    """Raise BadArgument if what a policy looks at does not exist in this model's cache.
+
+    That is raw rows where positions count within the cache, as an evicted key has no place there,
+    and queries before a rotary embedding that cannot be taken out of them.
+    """
+    if positions == "slot" and getattr(policy, "rows", "renormalised") == "raw":
+        raise BadArgument(
+            "an evicted key has no slot, so that raw rows do not exist there",
+            where=policy.name,
+            hint="Use rows=renormalised or positions='original'",
+        )
+    if "unrotated" in getattr(policy, "needs", "rows").split():
+        rotary_of_model(model, 0)
+
+
+def resolve_budgets(budgets, heads, prefill):
+    """Every budget asked for, in tokens on every kv_head of a model.
 
     Parameters
     ----------
-    policy : Policy or PlainPolicy
-    budget : int, str or int array broadcastable to [layers, kv_heads]
-        ``"20%"`` is a share of ``tokens``.
-    tokens, prefill : int
+    budgets : budget, dict, array [layers, kv_heads], BudgetMatrix, callable, or a list of these
+        As for :func:`h2o_theory.replay`.
+    heads : KvHeads
+    prefill : int
+
+    Returns
+    -------
+    list of (str, dict)
+        The budget as asked for and ``{(layer, kv_head): tokens}``.
 
     Raises
     ------
     BadBudget
-        For a budget that cannot be read or does not hold the policy's protected parts.
+        For a budget that cannot be read, is above T or lacks a kv_head, or a rule that reads rows.
     OutOfRange
         If the prompt leaves no row.
     """
-    checked_prefill(prefill, tokens)
-    if isinstance(budget, str | int):
-        budget = parse_budget(budget).resolve(tokens)
-    budgets = np.asarray(tokens if policy.name == "full" else budget)
-    if budgets.dtype.kind not in "iu" or budgets.ndim > 2 or budgets.size == 0 or budgets.min() < 1:
-        raise BadBudget(
-            "budgets must be whole numbers of tokens, at least 1",
-            where="budget",
-            got=f"{budgets.dtype} array of shape {budgets.shape}",
-            expected="one number, or an array [layers, kv_heads]",
-        )
-    for value in np.unique(budgets):
-        policy.parts(int(value))
-    return budgets.astype(np.int64).reshape((1,) * (2 - budgets.ndim) + budgets.shape)
+    checked_prefill(prefill, heads.tokens)
+    every = [(layer, head) for layer in heads.layers for head in heads.kv_heads(layer)]
+    return engine_budgets.resolve_budgets(heads, budgets, every, prefill)
+
+
+def check_budgets(policy, resolved):
+    """Raise BadBudget if a resolved budget cannot hold a policy's parts, or splits its sets."""
+    for _, tokens in resolved:
+        for budget in sorted(set(tokens.values())):
+            checked_parts(policy, budget)
+    check_shared_budget(policy, resolved)

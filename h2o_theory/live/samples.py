@@ -7,10 +7,11 @@ import pandas as pd
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.bleu import self_bleu
-from h2o_theory.live.campaign import is_out_of_memory, live_tasks
+from h2o_theory.live.campaign import is_out_of_memory
 from h2o_theory.live.cells import CellStore
 from h2o_theory.live.generate import generate
-from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
+from h2o_theory.live.identity import cell_id, model_fingerprint
+from h2o_theory.live.tasks import live_tasks
 
 __all__ = ["sample_table"]
 
@@ -59,14 +60,15 @@ def sample_table(
     if samples < 2 or len(prompt) < 1:
         raise BadArgument("Self-BLEU compares samples of a prompt", got=f"{samples} samples")
     prompt = np.asarray(prompt, dtype=np.int64)
-    tasks = live_tasks(policies, budgets, len(prompt) + new_tokens, len(prompt), positions)
+    tokens = len(prompt) + new_tokens
+    tasks = live_tasks(policies, budgets, model, tokens, len(prompt), positions)
     store, fingerprint, rows = CellStore(out), model_fingerprint(model.model), []
     options = {"temperature": temperature, "positions": positions}
-    for done, (policy, text, budget) in enumerate(tasks, start=1):
+    for done, task in enumerate(tasks, start=1):
         row = {
-            "policy": policy.name,
-            "parameters": policy.describe(budget),
-            "budget": text,
+            "policy": task.policy.name,
+            "parameters": task.parameters,
+            "budget": task.text,
             "samples": samples,
             "status": "done",
             "reason": "",
@@ -75,18 +77,18 @@ def sample_table(
             kind="samples",
             model=fingerprint,
             ids=prompt,
-            policy=policy_fingerprint(policy, budget),
-            budget=budget,
             samples=samples,
             new_tokens=new_tokens,
             seed=seed,
+            **task.what,
             **options,
         )
         found = store.load(cell)
         try:
             if found is None:
+                own = task.policy, task.budget
                 made = [
-                    generate(model, prompt, new_tokens, policy, budget, seed=seed + i, **options)
+                    generate(model, prompt, new_tokens, *own, seed=seed + i, **options)
                     for i in range(samples)
                 ]
                 found = _record(made, model.tokenizer)

@@ -1,5 +1,6 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
+import re
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import ClassVar
@@ -162,6 +163,11 @@ class Policy:
         skip = {"n_sink", "n_heavy", "n_recent", "recent"}
         items += [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in skip]
         return " ".join(items)
+
+
+def without_parts(parameters):
+    """What :meth:`Policy.describe` says, less the parts of a budget."""
+    return re.sub(r"n_\w+=\d+ ?", "", parameters)
 
 
 def one_of(policy, name, options):
