@@ -21,6 +21,7 @@ from h2o_theory.errors import (
 )
 from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
 from h2o_theory.live.bleu import bleu
+from h2o_theory.live.campaign import run_live
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
 from h2o_theory.live.refuse import check_policy_runs_live
@@ -200,7 +201,7 @@ def test_self_bleu_by_hand():
     [
         ("belady", 5, BadArgument, "yet to be computed"),
         ("optimum", 5, BadArgument, "yet to be computed"),
-        ("spatten", np.array([[4, 4], [5, 5], [5, 5]]), BadBudget, "one budget"),
+        ("spatten", np.array([[4, 4], [5, 5], [5, 5]]), BadBudget, "the same budget"),
         ("expected_attention", 5, BadArgument, "rotary embedding"),
         ("sink:n_sink=9", 5, BadBudget, "protected parts"),
         ("h2o:n_recent=9", 5, BadBudget, "protected parts"),
@@ -307,3 +308,17 @@ def test_every_policy_runs_in_the_model_or_says_why_not(text, tmp_path):
         run = make_run(policy, Context(14, 40, 0, 0, heads[0], 0, tensors))
         run.advance(np.ascontiguousarray(rows), 0)
         assert (run.evicted_at == result.evicted_at[0, kv_head]).all()
+
+
+@pytest.mark.parametrize(
+    ("policies", "positions", "words"),
+    [
+        ("recent,expected_attention", "original", "cannot be taken out"),
+        ("recent,h2o:rows=raw", "slot", "has no slot"),
+    ],
+)
+def test_a_campaign_refuses_before_any_work(policies, positions, words, tmp_path):
+    model, windows = tiny_model("llama"), [tokens(20)]
+    with pytest.raises(BadArgument, match=words):
+        run_live(model, windows, policies, "5", out=tmp_path / "c", positions=positions)
+    assert not (tmp_path / "c").exists()
