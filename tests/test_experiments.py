@@ -285,20 +285,21 @@ def test_questions_are_asked_and_answered(asking):
             multiple_choice(asking, questions=nothing)
 
 
-def test_an_answer_counts_as_a_whole_and_by_its_length(asking):
+def test_an_answer_counts_as_a_whole_and_by_its_length(asking, monkeypatch):
+    monkeypatch.setattr(choice_module, "TOGETHER", 2)
     before, answers = "some words to read before A:", (" same b", " same b c d", " same")
     question = Question(tuple((before, answer) for answer in answers), (6, 10, 4), 0)
     read = len(before.split())
     for policy, budget in (("full", "100%"), ("h2o", 4), ("recent", 3)):
         result = multiple_choice(
-            asking, questions={0: [question] * 17}, policies=(policy,), budget=str(budget)
+            asking, questions={0: [question] * 3}, policies=(policy,), budget=str(budget)
         )
         sums = []
         for answer in answers:
             ids = Words()(before + answer)["input_ids"]
             sums.append(-evaluate(asking.model, ids, policy, budget).losses[read:].sum())
         row = result.table.iloc[-1]
-        assert row["n"] == 17 and row["accuracy"] == (np.argmax(sums) == 0)
+        assert row["n"] == 3 and row["accuracy"] == (np.argmax(sums) == 0)
         assert row["accuracy_norm"] == (np.argmax(np.divide(sums, question.lengths)) == 0)
         cells = [asking.store.load(path.stem) for path in (asking.store.folder / "cells").iterdir()]
         assert any(np.allclose(arrays["sums"], sums, atol=1e-4) for _, arrays in cells)

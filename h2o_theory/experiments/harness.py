@@ -38,8 +38,8 @@ def questions_from_harness(task, *, shots=(0,), limit=None, folder=None):
     ----------
     task : str
     shots : sequence of int
-        Numbers of examples before a question. The harness draws them from the training documents;
-        a task without any gives those that are asked.
+        Numbers of examples before a question. The harness draws them from the training documents,
+        of a task without any from those that are asked.
     limit : int, optional
         The first so many documents.
     folder : path, optional
