@@ -14,8 +14,8 @@ import h2o_theory as ht
 import h2o_theory.policies
 from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
-from h2o_theory.engine.advance import code_digest
 from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
+from h2o_theory.kernels import code_digest
 from h2o_theory.policies import Context, Parts, Policy, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.heavy import Heavy
@@ -460,7 +460,8 @@ def test_kernels_are_told_apart_by_their_code():
 def test_digests_do_not_depend_on_the_process():
     """Otherwise every process would compile everything anew."""
     code = (
-        "from h2o_theory.engine.advance import advance, code_digest\n"
+        "from h2o_theory.engine.advance import advance\n"
+        "from h2o_theory.kernels import code_digest\n"
         "from h2o_theory.policies import available\n"
         "print([code_digest(advance, c.observe, c.rate) for c in available().values()])\n"
     )

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors"},
-    {"dependencies"},
+    {"dependencies", "kernels"},
     {"attention", "optimum", "statistics"},
     {"submodular"},
     {"policies"},
@@ -63,6 +63,33 @@ def test_imports_go_down_only(path):
     for imported in imported_rooms(path):
         same = imported == room
         assert same or FLOOR[imported] < FLOOR[room], f"{room} imports {imported}"
+
+
+def calls(function):
+    """Names of the functions that a function calls."""
+    found = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return {called.id for called in found if isinstance(called, ast.Name)}
+
+
+def test_a_cached_kernel_calls_no_compiled_function_of_another_file():
+    """numba's cache would not notice a change over there; ``h2o_theory.kernels.kernel`` does."""
+    plain, compiled = {}, {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            if "njit(cache=True" in decorators:
+                plain[path, node.name] = calls(node)
+            if "njit(" in decorators or "kernel(" in decorators:
+                compiled.setdefault(node.name, set()).add(path)
+    wrong = {
+        (path.name, name, called)
+        for (path, name), names in plain.items()
+        for called in names
+        if called in compiled and (path not in compiled[called] or (path, called) not in plain)
+    }
+    assert len(plain) > 40 and not wrong
 
 
 def test_pure_maths_imports_numpy_and_numba_only():

@@ -6,13 +6,12 @@ inline: a call through a pointer would cost more than the arithmetic it wraps.
 """
 
 import functools
-import hashlib
-import inspect
 import types
 
 import numpy as np
 from numba import float64, int64, njit, void
 
+from h2o_theory.kernels import code_digest
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 from h2o_theory.policies.choose import lowest
 
@@ -159,9 +158,9 @@ def compiled_advance(policy):
 def compiled_loop(loop, signature, observe, rate):
     """A loop with a policy's functions bound in: about a second the first time, then cached.
 
-    numba's cache notices changes of the loop's own file only; the qualified name therefore
-    carries a digest of all code the loop is built from, so that a stale kernel is never loaded,
-    wherever a policy was written: in a file, a notebook's cell or at the prompt.
+    The qualified name carries a digest of all code the loop is built from, see
+    :mod:`h2o_theory.kernels`, wherever a policy was written: in a file, a notebook's cell or at the
+    prompt.
     """
     functions = {"observe": observe, "rate": rate}
     bound = types.FunctionType(loop.__code__, {**loop.__globals__, **functions}, loop.__name__)
@@ -169,34 +168,3 @@ def compiled_loop(loop, signature, observe, rate):
     digest = code_digest(loop, observe, rate)
     bound.__qualname__ = f"{loop.__name__}_{observe.__name__}_{rate.__name__}_{digest}"
     return njit(signature, cache=True, nogil=True, error_model="numpy")(bound)
-
-
-def code_digest(*functions):
-    """Twelve hex digits that change with the code of any function, of all that it calls, and with
-    the constants and compiler options they use."""
-    found, waiting = {}, list(functions)
-    while waiting:
-        function = waiting.pop()
-        python = getattr(function, "py_func", function)
-        if python in found:
-            continue
-        names = python.__code__.co_names
-        used = {name: python.__globals__[name] for name in names if name in python.__globals__}
-        waiting += [value for value in used.values() if hasattr(value, "py_func")]
-        used |= inspect.getclosurevars(python).nonlocals
-        constants = {name: value for name, value in used.items() if isinstance(value, _CONSTANTS)}
-        options = {
-            name: sorted(value) if isinstance(value, set) else value
-            for name, value in sorted(getattr(function, "targetoptions", {}).items())
-        }
-        found[python] = (python.__qualname__, *_bytecode(python.__code__), constants, options)
-    return hashlib.sha256(repr(sorted(map(repr, found.values()))).encode()).hexdigest()[:12]
-
-
-_CONSTANTS = (bool, int, float, str, tuple, np.generic)
-
-
-def _bytecode(code):
-    nested = types.CodeType
-    constants = [_bytecode(c) if isinstance(c, nested) else c for c in code.co_consts]
-    return code.co_code, constants, code.co_names, code.co_varnames

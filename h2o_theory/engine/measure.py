@@ -5,8 +5,8 @@ mistake in a policy's bookkeeping cannot flatter its figures.
 """
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.optimum import FRACTION_BITS
 from h2o_theory.policies.access import is_access
 
@@ -16,7 +16,7 @@ _FAST = {"reassoc", "nsz", "contract"}
 _UNIT = 2.0**FRACTION_BITS
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _count_accesses(mean, start, skip):
     """Accessed keys of the full rows ``skip ..`` of a block: own ones, and those with a fair share
     of the row."""
@@ -28,7 +28,7 @@ def _count_accesses(mean, start, skip):
     return count
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def _measure_block(rows, mean, start, skip, members, leaves, mass, retained, weights):
     """Measure rows ``skip ..`` of a block over ``members``, the keys that any of them sees.
 
@@ -58,7 +58,7 @@ def _measure_block(rows, mean, start, skip, members, leaves, mass, retained, wei
     return hits
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@kernel(nogil=True, error_model="numpy", fastmath=_FAST)
 def _output_errors(kept, outputs, mass, skip):
     """Relative distances of ``kept`` / ``mass`` [G, B, dv] to the full outputs, summed.
 

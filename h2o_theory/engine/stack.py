@@ -8,17 +8,18 @@ candidates evicts. One walk of O(m) serves every budget.
 """
 
 import numpy as np
-from numba import float64, int32, int64, njit, void
+from numba import float64, int32, int64, void
 
 from h2o_theory.engine.advance import compiled_loop, move, visible_row, welcome
 from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.base import checked_parts
 from h2o_theory.policies.choose import STRETCH, least
 
 __all__ = ["StackRun", "compiled_stack_pass"]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def swap(a, b, position, score, per_slot):
     """Exchange two entries with their state."""
     position[a], position[b] = position[b], position[a]
@@ -27,7 +28,7 @@ def swap(a, b, position, score, per_slot):
         per_slot[a, i], per_slot[b, i] = per_slot[b, i], per_slot[a, i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def settle(slot, t, levels, bottom, height, position, score, per_slot, out):
     """Walk the entry at ``slot`` down the stack at step t; returns the new height.
 

@@ -10,8 +10,8 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.optimum.scan import CHUNK, SETTLED, holds, nearest_distance
 
 __all__ = ["drop_last_ending", "pack"]
@@ -21,7 +21,7 @@ _BACK = -2
 _FAR = np.int64(1) << 61
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def drop_last_ending(keys, starts, ends, rows, slots):
     """Whether each gap, given in order of its start, is held; the latest end goes first.
 
@@ -71,7 +71,7 @@ class Arcs(NamedTuple):
     kept_at: np.ndarray
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _build_arcs(starts, ends, weights, rows):
     """Arcs of gaps that are given in order of start, none of them held."""
     n = ends.size
@@ -92,7 +92,7 @@ def _build_arcs(starts, ends, weights, rows):
     return Arcs(starts, ends, weights, first_out, first_in, by_end, place, kept, kept_at)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _first_potentials(arcs, rows):
     """Largest gain of a path from the first row to each, when nothing is held yet."""
     potential = np.zeros(rows, np.int64)
@@ -105,7 +105,7 @@ def _first_potentials(arcs, rows):
     return potential
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _offer(gain, target, arc, reach, parent):
     """Offer a node a gain."""
     if gain > reach[target]:
@@ -113,7 +113,7 @@ def _offer(gain, target, arc, reach, parent):
         parent[target] = arc
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _offer_all(arcs, idle, v, reach, parent):
     """Follow the residual arcs of a node: to hold a gap, to give one back, to hold nothing."""
     gain = reach[v]
@@ -129,7 +129,7 @@ def _offer_all(arcs, idle, v, reach, parent):
         _offer(gain, v - 1, _BACK, reach, parent)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _search(arcs, idle, potential, pending, reach, parent):
     """Dijkstra from the first row to the last: ``reach`` is the largest gain, ``parent`` the arc.
 
@@ -153,7 +153,7 @@ def _search(arcs, idle, potential, pending, reach, parent):
                     _offer_all(arcs, idle, v, reach, parent)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _send(arcs, idle, parent):
     """Move one slot along the path that ``parent`` spells from the last row back to the first."""
     v = parent.size - 1
@@ -171,7 +171,7 @@ def _send(arcs, idle, parent):
             arcs.kept_at[arcs.place[arc]] = arcs.kept[arc]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def pack(starts, ends, weights, rows, slots):
     """Which gaps are held in an optimal packing, and prices int64 [rows - 1] that prove it."""
     arcs = _build_arcs(starts, ends, weights, rows)

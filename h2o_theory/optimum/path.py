@@ -25,8 +25,8 @@ the price of a slot during step i.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.optimum.scan import CHUNK, SETTLED, holds, nearest_distance, relax
 
 __all__ = ["Flow", "Network", "augment", "build_network", "empty_flow"]
@@ -77,7 +77,7 @@ def empty_flow(fixed, first, network):
     return Flow(network.arrival.copy(), potential)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _add_up(fixed, first, arrival, offset, sums):
     """Fill the prefix sums tile by tile, so that reads and writes both run along cache lines.
 
@@ -99,7 +99,7 @@ def _add_up(fixed, first, arrival, offset, sums):
                 total[j - left] = so_far
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _group_by_end(ends, nodes):
     """Counting sort: the tokens that end at node v are ``order[start[v]:start[v + 1]]``."""
     start = np.zeros(nodes + 1, np.int64)
@@ -115,7 +115,7 @@ def _group_by_end(ends, nodes):
     return start, order
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _search(network, flow, reach, parent):
     """Dijkstra until the sink is settled: ``reach[v]`` the largest gain to v, ``parent`` its arc.
 
@@ -153,7 +153,7 @@ def _search(network, flow, reach, parent):
                     relax(ahead, base, j, reach[q:], parent[q:])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _send(flow, parent):
     """Move one unit along the path that ``parent`` spells from the sink back to node 0."""
     v = parent.size - 1
@@ -164,7 +164,7 @@ def _send(flow, parent):
         v = source
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def augment(network, flow, gains):
     """Send up to ``gains.size`` more units, each along a path of largest gain; return how many.
 

@@ -14,8 +14,8 @@ started from a pseudoflow).
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.optimum.scan import CHUNK, SETTLED, holds, nearest_distance, relax
 
 __all__ = ["Plan", "best_ends", "new_plan", "settle_excess"]
@@ -58,7 +58,7 @@ class Search(NamedTuple):
     distance: np.ndarray
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def best_ends(network, potential, ends):
     """Let each token end where ``V_j(q) - (y_q - y_arrival)`` is largest, earliest among equals.
 
@@ -81,7 +81,7 @@ def best_ends(network, potential, ends):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def new_plan(network, potential, slots):
     """Best ends at these potentials, idle slots where the price is zero, and what is left over."""
     arrival = network[2]
@@ -108,7 +108,7 @@ def new_plan(network, potential, slots):
     return plan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _insert(plan, token, node):
     """Put a token at the head of the list of those that end at ``node``."""
     plan.ends[token] = node
@@ -119,7 +119,7 @@ def _insert(plan, token, node):
     plan.first_at[node] = token
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _move(plan, token, node):
     """Let a token end at another node."""
     if plan.before[token] != _NONE:
@@ -131,7 +131,7 @@ def _move(plan, token, node):
     _insert(plan, token, node)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _search(network, plan, source, search):
     """Dijkstra from a node with excess to the nearest with a deficit.
 
@@ -177,7 +177,7 @@ def _search(network, plan, source, search):
                     parent[v - 1] = _BACK
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def _send(plan, source, node, parent):
     """Move one unit of excess from ``source`` to ``node`` along the path found."""
     plan.excess[source] -= 1
@@ -196,7 +196,7 @@ def _send(plan, source, node, parent):
             node = end
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def settle_excess(network, plan, limit):
     """Send every excess to a deficit; the plan is then an optimal flow.
 

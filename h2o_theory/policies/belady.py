@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy, one_of
 from h2o_theory.policies.registry import register
@@ -13,14 +13,14 @@ from h2o_theory.policies.registry import register
 __all__ = ["Belady"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def rate_by_table(t, b, n, position, score, per_slot, memory, table, settings):
     """The score is read off the table of the future."""
     for i in range(n):
         score[i] = table[b, position[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _next_access_scores(rows, rule, level):
     tokens = rows.shape[0]
     scores = np.empty((tokens, tokens))
@@ -35,7 +35,7 @@ def _next_access_scores(rows, rule, level):
     return scores
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _remaining_accesses(rows, rule, level):
     tokens = rows.shape[0]
     counts = np.zeros((tokens, tokens))

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.base import Parts, Policy, heavy_part, one_of, share
 from h2o_theory.policies.random import head_stream, uniform_hash
 from h2o_theory.policies.registry import register
@@ -14,7 +14,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Keyformer"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def observe_noisy(t, n, position, row, score, per_slot, memory, settings):
     """Add the softmax of (log row + noise) / temperature to the scores."""
     stream, noise = settings[0], settings[1]

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import ROWS, Policy, one_of
 from h2o_theory.policies.registry import register
@@ -14,7 +14,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Lrfu"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def observe_fading(t, n, position, row, score, per_slot, memory, settings):
     """Fade all scores, then add the row or one per access."""
     fade, is_soft = settings[0], settings[1] < 0.0

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy
 from h2o_theory.policies.registry import register
@@ -13,7 +13,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Lru"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def observe_last_access(t, n, position, row, score, per_slot, memory, settings):
     """The score is the step of the last access."""
     least = least_access(settings[0], settings[1], row, n)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
 from h2o_theory.policies.base import Policy, whole_number
 from h2o_theory.policies.registry import register
@@ -13,7 +13,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["LruK"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def observe_references(t, n, position, row, score, per_slot, memory, settings):
     """Keep the steps, plus one, of the last access and of the last K references, newest first."""
     depth, period, tokens = int(settings[0]), settings[1], settings[2]

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from numba import njit
-
+from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import is_access
 from h2o_theory.policies.base import Parts, Policy, whole_number
 from h2o_theory.policies.registry import register
@@ -12,7 +11,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Scissorhands"]
 
 
-@njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def observe_unimportant(t, n, position, row, score, per_slot, memory, settings):
     """Minus the number of the last w rows in which the entry got less than its fair share."""
     place = t % per_slot.shape[1]
