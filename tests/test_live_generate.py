@@ -177,9 +177,10 @@ def test_one_set_for_the_whole_model_is_chosen_by_the_rows_of_all_layers():
     assert (result.evicted_at == evicted_at).all()
     made = generate(model, ids[:, :9], 5, "spatten", budget, prefill=0)
     assert made.sizes.max() == budget * 3 * 2
-    with pytest.raises(RecordingRefused, match="token by token"):
-        with closed_loop(model, "spatten", budget, tokens=16) as loop, torch.no_grad():
-            model(ids, **{CACHE: loop.cache})
+    for chunk in (64, 1):
+        with pytest.raises(RecordingRefused, match="token by token"):
+            with closed_loop(model, "spatten", budget, tokens=16, chunk=chunk) as loop:
+                model(ids, **{CACHE: loop.cache})
 
 
 def test_self_bleu_by_hand():

@@ -127,18 +127,18 @@ class ModelWideSet:
 
     def __init__(self, policy, context, layers):
         self._run, self._layers = make_run(policy, context), layers
-        self._rows, self._shares = [], []
+        self._rows, self._shares, self._token = [], [], 0
         self.evicted_at, self.looks_at = self._run.evicted_at, _looks_at(policy)
 
     def add(self, rows, start, sink_share):
         """Rows [G, 1, T] of the next layer."""
-        if rows.shape[1] > 1:
+        if rows.shape[1] > 1 or start != self._token:
             raise RecordingRefused(
                 "a set of all layers is decided token by token: the first layer has to know what "
                 "the last one saw",
                 where="closed loop",
-                got=f"{rows.shape[1]} tokens in one call",
-                expected="1",
+                got="several tokens in one call",
+                expected="one",
                 hint="Feed the model one token at a time; evaluate and generate do so",
             )
         # The next layer writes its rows to the same place.
@@ -146,7 +146,7 @@ class ModelWideSet:
         self._shares.append(no_sinks(rows) if sink_share is None else sink_share)
         if len(self._rows) == self._layers:
             self._run.advance(np.concatenate(self._rows), start, np.concatenate(self._shares))
-            self._rows, self._shares = [], []
+            self._rows, self._shares, self._token = [], [], start + 1
 
 
 class ModelWideChooser(ScheduleChooser):

@@ -112,12 +112,13 @@ class ClosedLoop:
         """:func:`read_mask`, once for all layers that are handed the same mask."""
         if mask is None:
             return read_mask(mask, shape, inner=inner, causal=causal)
-        known = self._masks.get(id(mask))
-        if known is None or known[0] is not mask:
+        key = id(mask), shape
+        if key not in self._masks:
             if len(self._masks) >= KINDS_OF_LAYERS:
                 self._masks.clear()
-            known = self._masks[id(mask)] = mask, read_mask(mask, shape, inner=inner, causal=causal)
-        return known[1]
+            # The mask is kept beside what was read off it, so that no other gets its id.
+            self._masks[key] = mask, read_mask(mask, shape, inner=inner, causal=causal)
+        return self._masks[key][1]
 
     def compute(self, layer, *, tensors, mask, inner, options, causal):
         """The output [1, n, q_heads, dv] of one attention call over what may be seen."""
