@@ -57,7 +57,8 @@ class H2O(Policy):
 
     Other rules go by the same name: ``h2o_real_drop``, ``h2o_flexgen``, ``h2o_lm_eval`` and
     ``h2o_lm_eval_llama`` are those of the released code, ``algorithm1`` and ``algorithm2`` the
-    boxes of the paper, ``heavy`` the ablation without a window.
+    boxes of the paper, ``heavy`` the ablation without a window; the mask ``h2o_hf`` is the code
+    that lets entries come back.
 
     Guarantee: none is known that holds for every trace; see the paper's Theorem 4.4 for the
     conditions it assumes. O(k) per step.
