@@ -48,27 +48,19 @@ def lowest(score, position, first, last):
 @njit(cache=True, nogil=True, error_model="numpy")
 def least(score, start, stop):
     """The least score in ``start .. stop``; infinite if there is none but NaN."""
-    # Eight running minima use vector units; unsigned indices spare the check for negative ones.
+    # Eight running minima use vector units.
+    part = score[start:stop]
     a = b = c = d = e = f = g = h = np.inf
-    whole = start + (stop - start) // 8 * 8
-    for j in range(start, whole, 8):
-        i = np.uint64(j)
-        one = np.uint64(1)
-        a = score[i] if score[i] < a else a
-        i += one
-        b = score[i] if score[i] < b else b
-        i += one
-        c = score[i] if score[i] < c else c
-        i += one
-        d = score[i] if score[i] < d else d
-        i += one
-        e = score[i] if score[i] < e else e
-        i += one
-        f = score[i] if score[i] < f else f
-        i += one
-        g = score[i] if score[i] < g else g
-        i += one
-        h = score[i] if score[i] < h else h
-    for i in range(whole, stop):
-        a = score[i] if score[i] < a else a
+    whole = part.size // 8 * 8
+    for i in range(0, whole, 8):
+        a = part[i] if part[i] < a else a
+        b = part[i + 1] if part[i + 1] < b else b
+        c = part[i + 2] if part[i + 2] < c else c
+        d = part[i + 3] if part[i + 3] < d else d
+        e = part[i + 4] if part[i + 4] < e else e
+        f = part[i + 5] if part[i + 5] < f else f
+        g = part[i + 6] if part[i + 6] < g else g
+        h = part[i + 7] if part[i + 7] < h else h
+    for i in range(whole, part.size):
+        a = part[i] if part[i] < a else a
     return min(min(min(a, b), min(c, d)), min(min(e, f), min(g, h)))
