@@ -27,8 +27,8 @@ class H2ORealDrop(H2O):
     ``utils_hh`` before June 2024, whose masks were the same by the accident of an aliased array.
     Its repair made them another rule: the entry that leaves the window is hidden for one row and
     may come back, so that it is no cache but the mask ``h2o_hf``; without the return it is ``h2o``
-    with a window of rb. Departures: streaming by default (the code prefills), float64 scores (the code's are
-    half precision), one set per kv_head.
+    with a window of rb. Departures: streaming by default (the code prefills), float64 scores (the
+    code's are half precision), one set per kv_head.
     """
 
     name: ClassVar[str] = "h2o_real_drop"
