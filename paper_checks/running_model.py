@@ -5,6 +5,7 @@ import importlib.resources
 import tempfile
 
 from h2o_theory.experiments.study import Study, policy_arm
+from h2o_theory.experiments.texts import language_reference
 from h2o_theory.recorder import load_model
 from h2o_theory.recorder.text import encode
 
@@ -12,11 +13,13 @@ __all__ = [
     "ALL_WINDOWS",
     "BUDGET",
     "LONG",
+    "LONGER",
     "MASK_WINDOWS",
     "TOKENS",
     "arms_at_budget",
     "described",
     "long_study",
+    "longer_study",
     "said",
     "study",
 ]
@@ -25,8 +28,8 @@ MODEL, TEXT, TOKENS, WINDOWS = "smollm2-135m", "long_text.txt", 512, 1
 ALL_WINDOWS = 4
 """As many as the text has: for the claims that the whole paper rests on."""
 MASK_WINDOWS = 2
-LONG = 1024
-"""Length of the single window for long input."""
+LONG, LONGER = 1024, 4096
+"""Lengths of the single window for long input: of the text, and of Python's language reference."""
 BUDGET = "20%"
 
 
@@ -48,6 +51,14 @@ def study(tokens=TOKENS, windows=WINDOWS):
 def long_study():
     """The study on one long window."""
     return study(LONG, 1)
+
+
+def longer_study():
+    """The study on one longer window, of the longest text that every machine has."""
+    model, _, folder = _loaded()
+    name, text = language_reference()
+    ids = encode(model.tokenizer, text, LONGER, name)
+    return Study(model, ids, folder.name, tokens=LONGER, windows=1, text=name)
 
 
 def described(windows=WINDOWS, tokens=TOKENS):
