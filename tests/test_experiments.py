@@ -94,6 +94,9 @@ def test_a_text_beyond_the_context_is_measured_against_sinks(tmp_path):
     result = long_text(study, budget="10", positions="slot")
     assert result.table["arm"].tolist() == ["sinks + recent", "h2o", "recent"]
     assert set(result.findings) == {"h2o over sinks + recent", "recent over sinks + recent"}
+    other = long_text(study, policies=("h2o:decay=0.9",), budget="10", positions="slot")
+    assert other.table["arm"].tolist() == ["sinks + recent", "h2o:decay=0.9"]
+    running_figure(other)
     assert result.table["agreement"].isna().all() and (result.table["n"] == 79).all()
     h2o, sink = (
         evaluate(study.model, study.windows[0], name, 10, positions="slot").loss

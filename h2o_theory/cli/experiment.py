@@ -36,7 +36,9 @@ def add_parser(verbs):
     )
     parser.add_argument("--tokens", type=int, metavar="T", help="of a window")
     parser.add_argument("--windows", type=int, metavar="N", help="consecutive windows")
-    parser.add_argument("--policy", metavar="P,P,...", help="of ladder, fidelity and choice")
+    parser.add_argument(
+        "--policy", metavar="P,P,...", help="of ladder, streaming, fidelity and choice"
+    )
     parser.add_argument(
         "--mask", metavar="M,M,...", help="of masks; with parameters as in ls masks"
     )

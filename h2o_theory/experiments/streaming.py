@@ -12,7 +12,7 @@ SINKS = "sinks + recent"
 STRETCHES = 32
 
 
-def long_text(study, *, budget="256", positions="original"):
+def long_text(study, *, policies=("h2o", "recent"), budget="256", positions="original"):
     """Loss along a long text at equal budget, and perplexity by stretches of it.
 
     A text longer than the model's context is read with positions counted within the cache, as
@@ -23,6 +23,8 @@ def long_text(study, *, budget="256", positions="original"):
     ----------
     study : Study
         Usually with one long window.
+    policies : sequence of str
+        Beside sinks and a window.
     budget : str
     positions : {"original", "slot"}
         For all arms alike.
@@ -35,24 +37,25 @@ def long_text(study, *, budget="256", positions="original"):
     """
     context = getattr(study.model.model.config, "max_position_embeddings", None)
     fits = context is None or study.tokens <= context
-    arms = [
-        policy_arm(name, budget, study.tokens, label=label, positions=positions, compared=fits)
-        for name, label in (("sink", SINKS), ("h2o", "h2o"), ("recent", "recent"))
+    options = {"positions": positions, "compared": fits}
+    sinks = policy_arm("sink", budget, study.tokens, label=SINKS, **options)
+    others = [
+        policy_arm(policy, budget, study.tokens, label=policy, **options)
+        for policy in policies
+        if policy != "sink"
     ]
-    found = study.compare(arms, FULL if fits else arms[0])
-    findings = {arm.label: found.finding(arm.label) for arm in arms if arm.label != found.base}
-    if fits:
-        findings[f"h2o over {SINKS}"] = found.finding("h2o", SINKS)
-    else:
-        findings = {f"{label} over {SINKS}": item for label, item in findings.items()}
-    difference = findings[f"h2o over {SINKS}"]
+    found = study.compare([sinks, *others], FULL if fits else sinks)
+    findings = {arm.label: found.finding(arm.label) for arm in (sinks, *others) if fits}
+    said = []
+    for arm in others:
+        gap = findings[f"{arm.label} over {SINKS}"] = found.finding(arm.label, SINKS)
+        said.append(f"{arm.label} {gap['value']:+.4f} [{gap['low']:.4f}, {gap['high']:.4f}]")
     return ExperimentResult.of(
         study,
         "streaming",
         "On a long text at equal budget, is H2O's perplexity below that of sinks and a window?",
-        f"H2O over sinks + recent at {budget}, T = {study.tokens}, {positions} positions: "
-        f"{difference['value']:+.4f} nats per token "
-        f"[{difference['low']:.4f}, {difference['high']:.4f}]",
+        f"nats per token over {SINKS} at {budget}, T = {study.tokens}, {positions} positions: "
+        + "; ".join(said),
         findings,
         found.table(),
         extra={"running": _running(found, study.tokens)},

@@ -1,5 +1,7 @@
 """Perplexity along a long text."""
 
+from collections import Counter
+
 from matplotlib.ticker import FuncFormatter
 
 from h2o_theory.figures.live import LiveSetting
@@ -7,7 +9,8 @@ from h2o_theory.figures.style import blank, draw_series, log_numbers, plain, sty
 
 __all__ = ["running_figure"]
 
-POLICIES = {"full cache": "full", "sinks + recent": "sink", "h2o": "h2o", "recent": "recent"}
+POLICIES = {"full cache": "full", "sinks + recent": "sink"}
+"""Policies of the arms that do not go by their name."""
 
 
 @styled
@@ -40,10 +43,12 @@ def running_figure(result):
         ),
         height=3.8,
     )
-    axes = figure.subplots()
+    axes, drawn = figure.subplots(), Counter()
     for arm, rows in running.groupby("arm", sort=False):
+        policy = POLICIES.get(arm, arm.partition(":")[0])
         middle = (rows["first"] + rows["last"]) / 2
-        draw_series(axes, middle, rows["perplexity"], POLICIES[arm], label=arm)
+        draw_series(axes, middle, rows["perplexity"], policy, drawn[policy], label=arm)
+        drawn[policy] += 1
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     log_numbers(axes.yaxis, high / low)
