@@ -27,9 +27,6 @@ CHUNK = 64
 
 POSITIONS = ("original", "slot")
 
-KINDS_OF_LAYERS = 2
-"""Masks of one pass: of full and of sliding layers."""
-
 
 class ClosedLoop:
     """What :func:`closed_loop` yields; it takes the place of the model's attention.
@@ -108,16 +105,19 @@ class ClosedLoop:
                 hint="Pass the loop's cache to the model in every call",
             )
 
-    def _read(self, mask, shape, inner, causal):
-        """:func:`read_mask`, once for all layers that are handed the same mask."""
+    def _read(self, layer, mask, shape, inner, causal):
+        """:func:`read_mask`, once for all layers that are handed the same mask in a pass.
+
+        The caller may hand one mask to many passes, and write to it in between.
+        """
+        if layer == 0:
+            self._masks.clear()
         if mask is None:
             return read_mask(mask, shape, inner=inner, causal=causal)
-        known = self._masks.get(id(mask))
-        if known is None or known[0] is not mask:
-            if len(self._masks) >= KINDS_OF_LAYERS:
-                self._masks.clear()
-            known = self._masks[id(mask)] = mask, read_mask(mask, shape, inner=inner, causal=causal)
-        return known[1]
+        # The mask is kept beside what was read, so that its id stays its own.
+        if id(mask) not in self._masks:
+            self._masks[id(mask)] = mask, read_mask(mask, shape, inner=inner, causal=causal)
+        return self._masks[id(mask)][1]
 
     def compute(self, layer, *, tensors, mask, inner, options, causal):
         """The output [1, n, q_heads, dv] of one attention call over what may be seen."""
@@ -125,7 +125,7 @@ class ClosedLoop:
 
         query, key, value = (part.detach()[0] for part in tensors)
         live, rows = self._layers[layer], query.shape[1]
-        seen = self._read(mask, (1, rows, live.seen + rows), inner, causal)
+        seen = self._read(layer, mask, (1, rows, live.seen + rows), inner, causal)
         own = live.seen + np.arange(rows)
         if (seen.last[0] != own).any() or (seen.count[0] != own - seen.first[0] + 1).any():
             raise RecordingRefused(
