@@ -5,11 +5,14 @@ import contextlib
 import numpy as np
 
 from h2o_theory.dependencies import require
+from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.engine.tensors import counts_slots
 from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
 from h2o_theory.live.deciding import deciding
 from h2o_theory.live.heads import heads_of
 from h2o_theory.live.refuse import (
     check_budgets,
+    check_context,
     check_model_suits,
     check_policy_runs_live,
     resolve_budgets,
@@ -211,8 +214,8 @@ def closed_loop(
     O(T (k + B) d) time for each layer and query head, O(k d) memory for each layer and kv_head,
     O(B T) for the one at work.
     """
-    policy = check_policy_runs_live(policy)
-    if getattr(policy, "positions", "original") == "slot":
+    policy, seed = check_policy_runs_live(policy), checked_seed(seed)
+    if counts_slots(policy):
         positions = "slot"
     ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
     if policy.name == "full":
@@ -252,15 +255,8 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     if chunk < 1:
         raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
     modules = check_model(model)
-    context = getattr(model.config, "max_position_embeddings", None)
-    if positions == "original" and context is not None and tokens > context:
-        raise BadArgument(
-            "more tokens than the model's context",
-            where="tokens",
-            got=tokens,
-            expected=f"at most {context}",
-            hint="Count positions within the cache (positions='slot')",
-        )
+    if positions == "original":
+        check_context(model, tokens)
     rotation = None
     if positions == "slot":
         from h2o_theory.live.rotate import key_rotation

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 
 from h2o_theory.dependencies import require
+from h2o_theory.errors import BadArgument
 
 __all__ = ["PIECE", "as_token_ids", "cache_argument", "stream_logits"]
 
@@ -39,6 +40,8 @@ def stream_logits(model, ids, cache, piece=PIECE, progress=None, label="forward 
     progress : callable (done, total, label), optional
     """
     torch = require("torch")
+    if piece < 1:
+        raise BadArgument("no token at a time", where="piece", got=piece, expected="at least 1")
     name = cache_argument(model)
     for start in range(0, len(ids), piece):
         batch = torch.from_numpy(ids[None, start : start + piece]).to(model.device)

@@ -68,7 +68,7 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange
+    BadArgument, BadBudget, UnknownPolicy, OutOfRange, UnsupportedModel
     """
     if positions not in POSITIONS:
         raise BadArgument(
