@@ -240,6 +240,17 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     assert main(["experiment", "nothing", "--out", str(tmp_path / "x")]) == 2
     assert "ladder, removal" in capsys.readouterr().err
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]
+    for name, option, value, words in (
+        ("quantised", "--tokens", "0", "at least one token"),
+        ("quantised", "--windows", "0", "at least one token"),
+        ("quantised", "--budget", "", "cannot be read"),
+        ("ladder", "--budget", "", "no budget was given"),
+        ("ladder", "--policy", "", "no policy was given"),
+        ("masks", "--mask", "", "no mask was given"),
+        ("choice", "--shots", "", "cannot be read"),
+    ):
+        assert main(["experiment", name, *command[2:], option, value]) == 2
+        assert words in capsys.readouterr().err
 
 
 class Words:
@@ -289,7 +300,7 @@ def test_an_answer_counts_as_a_whole_and_by_its_length(asking):
     before, answers = "some words to read before A:", (" same b", " same b c d", " same")
     question = Question(tuple((before, answer) for answer in answers), (6, 10, 4), 0)
     read = len(before.split())
-    for policy, budget in (("full", "100%"), ("h2o", 4), ("recent", 3)):
+    for policy, budget in (("full", "100%"), ("h2o", 4), ("recent", 3), ("spatten", 3)):
         result = multiple_choice(
             asking, questions={0: [question] * 17}, policies=(policy,), budget=str(budget)
         )

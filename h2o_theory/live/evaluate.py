@@ -10,7 +10,7 @@ from h2o_theory.engine.arguments import checked_prefill
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.loop import CHUNK, closed_loop, following
 from h2o_theory.live.refuse import check_context, check_policy_runs_live
-from h2o_theory.live.stream import PIECE, as_token_ids, stream_logits
+from h2o_theory.live.stream import PIECE, as_token_ids, piece_of, stream_logits
 from h2o_theory.recorder.models import LoadedModel
 
 __all__ = ["FullRun", "LiveResult", "evaluate", "evaluate_following", "full_run"]
@@ -210,8 +210,7 @@ def evaluate(
         transform=transform,
         chunk=chunk,
     )
-    piece = 1 if policy.scope == "model" else piece
-    return _run(loop, model, ids, prefill, reference, piece, progress)
+    return _run(loop, model, ids, prefill, reference, piece_of(policy, piece), progress)
 
 
 def evaluate_following(model, ids, choosers, *, reference=None, piece=PIECE, progress=None):
