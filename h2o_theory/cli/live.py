@@ -81,7 +81,7 @@ def add_parser(verbs):
 
 def run(arguments):
     """Evaluate, save, draw, print; exit code 1 if a cell failed."""
-    from h2o_theory.figures.series import label_series
+    from h2o_theory.figures.live import label_live
     from h2o_theory.live.campaign import run_live, windows_of
     from h2o_theory.live.samples import sample_table, sample_tasks
     from h2o_theory.live.summary import summarise
@@ -133,7 +133,7 @@ def run(arguments):
         print_json(table)
     else:
         title = f"{model.name}, {name}: {arguments.windows} window(s), closed loop"
-        shown = label_series(summary).assign(policy=lambda table: table["series"])
+        shown = label_live(summary).assign(policy=lambda table: table["series"])
         print_table(shown[summary.columns.drop(["parameters", "budget_tokens"])], title)
         if samples is not None:
             print_table(samples.drop(columns=["parameters", "text"]), "samples")
