@@ -25,7 +25,7 @@ def add_parser(verbs):
         "evicted key is never attended again. Finished cells under --out are not computed again. "
         "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.",
         epilog="example: h2o-theory live smollm2-135m --text notes.txt --tokens 512 --windows 3 "
-        "--policy h2o,recent,sink --budget 10%%,20%% --out notes.live",
+        "--policy h2o,recent,sink --budget 10%,20% --out notes.live",
     )
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 text file")
