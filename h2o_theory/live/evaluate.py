@@ -34,7 +34,8 @@ class LiveResult:
     entry_bytes : int
         Bytes of one entry, key and value, of one kv_head.
     held_bytes : int
-        Largest number of bytes really held by the layers, between pieces and within.
+        Largest number of bytes of keys and values really held by the layers, between pieces and
+        within. What is kept aside for a policy to look at (raw rows, tensors) is not among them.
     agreement, kl : float64 [T]
         For the prediction made at row t: whether its most probable token is that of the full
         cache, and KL(full || evicted) of the distributions, nats. NaN without a reference.

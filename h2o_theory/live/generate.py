@@ -30,7 +30,8 @@ class Generation:
         Entries visible at each step, all layers and kv_heads together; the last token is never
         read.
     held_bytes : int64 [new]
-        Bytes of keys and values really held when each new token had been drawn.
+        Bytes of keys and values really held when each new token had been drawn, without what is
+        kept aside for a policy to look at.
     peak_kv_bytes : int
         Bytes of keys and values visible at the largest step.
     """

@@ -75,7 +75,7 @@ class ClosedLoop:
         return sum(part.shape[2] * part.element_size() for part in (unit.keys, unit.values))
 
     def held_bytes(self):
-        """Bytes of keys and values held now, all layers."""
+        """Bytes of keys and values held now, all layers, without what policies keep aside."""
         return sum(layer.held_bytes() for layer in self._layers)
 
     def peak_bytes(self):
