@@ -68,7 +68,8 @@ def test_results_come_back_from_disk(study, tmp_path):
 
 
 def test_running_perplexity_is_that_of_its_stretch(study):
-    result = long_text(study, budget="10", positions="slot")
+    result = long_text(study, budget="12.5%", positions="slot")
+    assert "policy holds 10 entries" in running_figure(result)._supxlabel.get_text()
     running = result.extra["running"].set_index(["arm", "first"])
     assert result.table["arm"].tolist()[0] == "full cache" == result.setting["base"]
     first, last = 40, int(running.loc[("h2o", 40), "last"])
