@@ -21,10 +21,15 @@ def commands(text):
                 yield words[1:]
 
 
+def verbs():
+    """The parsers of the verbs."""
+    (found,) = (action for action in build_parser()._actions if action.dest == "verb")
+    return found.choices.values()
+
+
 def examples():
     """Commands in the epilogs of the verbs."""
-    (verbs,) = (action for action in build_parser()._actions if action.dest == "verb")
-    for parser in verbs.choices.values():
+    for parser in verbs():
         text = (parser.epilog or "").replace("\\\n", " ")
         for line in re.findall(r"h2o-theory .*", text):
             yield shlex.split(line)[1:]
@@ -43,3 +48,8 @@ def test_examples_of_the_help_texts():
     assert len(found) >= 4
     for words in found:
         build_parser().parse_args(words)
+
+
+def test_help_shows_no_escapes():
+    """Options' texts are formatted, so that a per cent sign is doubled there; epilogs are not."""
+    assert not [parser.prog for parser in verbs() if "%%" in parser.format_help()]

@@ -16,6 +16,7 @@ from h2o_theory.attention import rotate
 from h2o_theory.engine import PlainPolicy
 from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
 from h2o_theory.kernels import code_digest
+from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.policies import Context, Parts, Policy, Tensors, available, make_policy, registry
 from h2o_theory.policies.h2o import H2O
 from h2o_theory.policies.heavy import Heavy
@@ -430,6 +431,37 @@ def test_parts_that_do_not_make_up_the_budget_are_refused(parts):
         ht.replay(small_trace(), [Careless()], 8)
     with pytest.raises(BadBudget, match="careless"):
         schedule_of(Careless(), np.eye(12)[None], 8)
+
+
+@pytest.mark.parametrize("ratings", [None, 1.0, [1, 2], np.zeros((1, 8))])
+def test_a_rating_for_each_position_or_a_refusal(ratings):
+    """A compiled search would read on past the end of what it was given."""
+
+    class Careless(PlainPolicy):
+        name = "careless"
+
+        def rate(self, t, positions):
+            return ratings
+
+    with pytest.raises(BadArgument, match=r"careless, step 7.*shape.*expected \[8\]"):
+        ht.replay(small_trace(), [Careless()], 8)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("kind", "Online"), ("rows", "Raw"), ("group", "median"), ("scope", "heads"), ("needs", "q")],
+)
+def test_what_a_plain_policy_declares_is_checked(name, value):
+    class Careless(PlainPolicy):
+        def rate(self, t, positions):
+            return positions
+
+    Careless.name = "careless"
+    setattr(Careless, name, value)
+    with pytest.raises(BadArgument, match=f"careless:{name}.*{value}"):
+        ht.replay(small_trace(), [Careless()], 8)
+    with pytest.raises(BadArgument, match=f"careless:{name}.*{value}"):
+        check_policy_runs_live(Careless())
 
 
 def made_at_the_prompt(weight, fast=False):

@@ -6,7 +6,8 @@ import reference
 from test_engine_reference import INSTANCES, evict
 
 from h2o_theory.engine.stack import StackRun
-from h2o_theory.policies import Context, make_policy
+from h2o_theory.policies import Context, Tensors, make_policy
+from h2o_theory.testing.instances import schedule_of, schedules_of
 
 NESTED = [
     "h2o:rows=raw,recent=0",
@@ -50,6 +51,21 @@ def test_one_pass_with_a_recent_window():
         schedules = one_pass(policy, rows, budgets, prefill, block_rows=50)
         for budget, schedule in zip(budgets, schedules, strict=True):
             assert (schedule == evict(policy, rows, budget, prefill)).all()
+
+
+@pytest.mark.parametrize("values", [(0, 1, 2), (np.inf, -np.inf, 0), (np.nan, np.inf, 0, 1)])
+def test_scores_that_are_tied_infinite_or_no_number(values):
+    rng, policy = np.random.default_rng(5), make_policy("key_norm")
+    for tokens in (3, 20, 90):
+        rows = reference.softmax_rows(rng, 1, tokens)
+        keys = np.zeros((tokens, 1))
+        keys[:, 0] = rng.choice(values, size=tokens)
+        tensors, budgets = Tensors(keys=keys), range(1, tokens + 1)
+        for prefill in (0, tokens // 2):
+            options = {"prefill": prefill, "tensors": tensors}
+            together = schedules_of(policy, rows, budgets, **options)
+            for budget, schedule in zip(budgets, together, strict=True):
+                assert (schedule == schedule_of(policy, rows, budget, **options)).all()
 
 
 def test_all_budgets_are_nested():

@@ -68,7 +68,8 @@ def test_results_come_back_from_disk(study, tmp_path):
 
 
 def test_running_perplexity_is_that_of_its_stretch(study):
-    result = long_text(study, budget="10", positions="slot")
+    result = long_text(study, budget="12.5%", positions="slot")
+    assert "policy holds 10 entries" in running_figure(result)._supxlabel.get_text()
     running = result.extra["running"].set_index(["arm", "first"])
     assert result.table["arm"].tolist()[0] == "full cache" == result.setting["base"]
     first, last = 40, int(running.loc[("h2o", 40), "last"])
@@ -243,6 +244,17 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     assert main(["experiment", "nothing", "--out", str(tmp_path / "x")]) == 2
     assert "ladder, removal" in capsys.readouterr().err
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]
+    for name, option, value, words in (
+        ("quantised", "--tokens", "0", "at least one token"),
+        ("quantised", "--windows", "0", "at least one token"),
+        ("quantised", "--budget", "", "cannot be read"),
+        ("ladder", "--budget", "", "no budget was given"),
+        ("ladder", "--policy", "", "no policy was given"),
+        ("masks", "--mask", "", "no mask was given"),
+        ("choice", "--shots", "", "cannot be read"),
+    ):
+        assert main(["experiment", name, *command[2:], option, value]) == 2
+        assert words in capsys.readouterr().err
 
 
 class Words:
@@ -293,7 +305,7 @@ def test_an_answer_counts_as_a_whole_and_by_its_length(asking, monkeypatch):
     before, answers = "some words to read before A:", (" same b", " same b c d", " same")
     question = Question(tuple((before, answer) for answer in answers), (6, 10, 4), 0)
     read = len(before.split())
-    for policy, budget in (("full", "100%"), ("h2o", 4), ("recent", 3)):
+    for policy, budget in (("full", "100%"), ("h2o", 4), ("recent", 3), ("spatten", 3)):
         result = multiple_choice(
             asking, questions={0: [question] * 3}, policies=(policy,), budget=str(budget)
         )

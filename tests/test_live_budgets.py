@@ -15,7 +15,7 @@ from h2o_theory.cli import main
 from h2o_theory.engine.allocate import AdaKV, PyramidKV
 from h2o_theory.engine.kv_heads import KvHeads
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.figures.live import _label
+from h2o_theory.figures.live import label_live
 from h2o_theory.live import closed_loop, evaluate
 from h2o_theory.live.campaign import run_live, windows_of
 from h2o_theory.live.evaluate import visible_sizes
@@ -132,11 +132,13 @@ def test_a_campaign_names_the_rule_and_tells_matrices_apart(tmp_path):
     assert not set(again.table["cell"][[2, 4]]) & set(table["cell"])
     summary = summarise(campaign)
     assert len(summary) == 7
-    labels = _label(summary[summary["policy"] != "full"])
+    labels = label_live(summary)
+    assert (labels[summary.columns] == summary).all(axis=None)  # in the order it had
     series = set(zip(labels["series"], labels["variant"], strict=True))
     assert series >= {("h2o", 0), ("h2o, matrix", 1), ("h2o, pyramid", 2), ("sink, pyramid", 2)}
-    with pytest.raises(BadArgument, match="given twice"):
-        run_live(model, windows, "h2o", [one, one], **options)
+    for same in (one, other, one + [[0, 0], [1, -1], [0, 0]]):  # called the same, of one mean
+        with pytest.raises(BadArgument, match="given twice.*a name of its own"):
+            run_live(model, windows, "h2o", [one, same], **options)
 
 
 def test_matrices_that_do_not_fit_are_refused():
@@ -184,7 +186,8 @@ def test_the_command_takes_rules_and_matrices(folder, tmp_path, capsys):  # noqa
     command = ["live", str(folder), "--text", str(folder / "text.txt"), "--tokens", "70"]
     command += ["--policy", "h2o,recent", "--out", str(tmp_path / "out")]
     assert main([*command, "--budget", "20%,pyramid:20%"]) == 0
-    assert "pyramid(20%)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "pyramid(20%)" in shown and "h2o, pyramid" in shown and "n_heavy" not in shown
     cells = load_results(tmp_path / "out" / "cells.parquet")
     assert cells["budget"].tolist() == ["100%", *["20%", "pyramid(20%)"] * 2]
     assert (tmp_path / "out" / "loss.png").stat().st_size > 10_000

@@ -23,7 +23,7 @@ from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
 from h2o_theory.live.bleu import bleu
 from h2o_theory.live.campaign import run_live
 from h2o_theory.live.chooser import ScheduleChooser
-from h2o_theory.live.evaluate import evaluate_following
+from h2o_theory.live.evaluate import evaluate_following, full_run
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.rotate import key_rotation
 from h2o_theory.policies import Context, available, make_policy
@@ -248,9 +248,12 @@ def test_calls_that_cannot_be_taken_over_are_refused():
                 pass
     with pytest.raises(BadArgument, match="unknown positions"):
         evaluate(model, ids, "h2o", 5, positions="both")
-    for wrong in ({"new_tokens": 0}, {"new_tokens": 1, "temperature": -1.0}):
+    for wrong in ({"new_tokens": 0}, {"temperature": -1}, {"temperature": math.nan}, {"seed": -1}):
         with pytest.raises(BadArgument):
-            generate(model, ids, **wrong)
+            generate(model, ids, **{"new_tokens": 1} | wrong)
+    for wrong in ({"seed": -1}, {"seed": 0.5}, {"piece": 0}, {"chunk": 0}, {"prefill": "3"}):
+        with pytest.raises(BadArgument, match=next(iter(wrong))):
+            evaluate(model, ids, "random", 5, **wrong)
     run()  # nothing of this left the model unusable
 
 
@@ -309,6 +312,23 @@ def test_every_policy_runs_in_the_model_or_says_why_not(text, tmp_path):
         run = make_run(policy, Context(14, 40, 0, 0, heads[0], 0, tensors))
         run.advance(np.ascontiguousarray(rows), 0)
         assert (run.evicted_at == result.evicted_at[0, kv_head]).all()
+
+
+def test_a_campaign_refuses_a_model_without_such_positions_before_any_work(tmp_path):
+    """Learned positions end with the context, and cannot be counted within the cache."""
+    model = tiny_model("gpt2", max_position_embeddings=24)
+    for positions in ("original", "slot"):
+        with pytest.raises(BadArgument, match="at most 24.*No full cache"):
+            run_live(model, [tokens(30)], "h2o", 5, out=tmp_path / "c", positions=positions)
+    for policy, positions in (("h2o", "slot"), ("sink:positions=slot", "original")):
+        with pytest.raises(UnsupportedModel, match="cannot be moved"):
+            run_live(model, [tokens(20)], policy, 5, out=tmp_path / "c", positions=positions)
+    with pytest.raises(BadArgument, match="at most 24"):
+        full_run(model, tokens(30))
+    for windows in ([], [tokens(20), tokens(19)]):
+        with pytest.raises(BadArgument, match="equal length"):
+            run_live(model, windows, "h2o", 5, out=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(

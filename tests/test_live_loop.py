@@ -150,3 +150,20 @@ def test_generate_runs_inside_the_loop():
     assert (loop.evicted_at == left).all()
     with torch.no_grad():
         assert (model(ids).logits == tiny_model("llama")(ids).logits).all()
+
+
+def test_a_mask_is_read_anew_in_every_pass():
+    """Decoding with one buffer, as static caches do: the same tensor, written to between passes."""
+    model, ids = tiny_model("llama"), tokens(20)
+    expected = evaluate(model, ids, "h2o", 6)
+    for shown, hidden in ((True, False), (0.0, torch.finfo(torch.float32).min)):
+        mask, losses = torch.full((1, 1, 1, 20), hidden), []
+        with closed_loop(model, "h2o", 6, tokens=20) as loop, torch.no_grad():
+            for t in range(20):
+                mask[..., t] = shown
+                cache = {CACHE: loop.cache}
+                logits = model(ids[:, t : t + 1], attention_mask=mask, **cache).logits[0, 0]
+                losses.append(-torch.log_softmax(logits, dim=-1))
+            assert (loop.evicted_at == expected.evicted_at).all()
+        found = [losses[t - 1][ids[0, t]].item() for t in range(1, 20)]
+        assert np.abs(expected.losses[1:] - found).max() < TOLERANCE

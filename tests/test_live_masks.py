@@ -150,5 +150,10 @@ def test_hiding_keys_is_measured():
 def test_refusals():
     with pytest.raises(ht.errors.BadBudget, match="no key is left"):
         MaskChooser(make_mask("topk:heavy=1"), BUDGET, TOKENS)
-    with pytest.raises(ht.errors.BadBudget, match="page=32"):
-        run("quest:page=32", BUDGET)
+    for text, words in (("quest:page=32", "page=32"), ("hip:block=32", "hip:block.*block=32")):
+        with pytest.raises(ht.errors.BadBudget, match=words):
+            run(text, BUDGET)
+    model, chooser = tiny_model("llama"), MaskChooser(make_mask("topk"), BUDGET, TOKENS)
+    with following(model, lambda *_: [((0, 1), chooser)], tokens=TOKENS, positions="slot") as loop:
+        with pytest.raises(ht.errors.BadArgument, match="decides by the row itself"):
+            model(tokens(TOKENS), **{cache_argument(model): loop.cache})

@@ -20,7 +20,8 @@ def add_parser(verbs):
         help="measure speed and memory, as ratios within one run",
         description="Time the optimum against HiGHS, lazy greedy against naive greedy and other "
         "libraries, the H2O replay against a PyTorch loop, a sweep over a pretrained model, and "
-        "recording against the plain forward pass. Needs the record and dev extras.",
+        "recording and eviction in the model against the plain forward pass. Needs the record and "
+        "dev extras.",
     )
     parser.add_argument(
         "which",

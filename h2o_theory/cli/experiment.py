@@ -7,7 +7,7 @@ from h2o_theory.cli.common import integers, print_table, say, shown_progress
 from h2o_theory.cli.live import live_provenance, require_tokenizer
 from h2o_theory.errors import BadArgument
 from h2o_theory.masks import parse_masks
-from h2o_theory.policies import parse_budget, parse_budgets
+from h2o_theory.policies import parse_budget, parse_budgets, parse_policies
 from h2o_theory.policies.parse import split_names
 from h2o_theory.recorder.dataset import read_text
 from h2o_theory.report import save_figure
@@ -82,8 +82,8 @@ def run(arguments):
         name, text = Path(arguments.text).name, read_text(arguments.text)
     else:
         name, text = language_reference()
-    tokens = arguments.tokens or experiment.tokens
-    windows = arguments.windows or experiment.windows
+    tokens = experiment.tokens if arguments.tokens is None else arguments.tokens
+    windows = experiment.windows if arguments.windows is None else arguments.windows
     with shown_progress() as progress:
         model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
         ids = encode(require_tokenizer(model), text, tokens * windows, name)
@@ -114,18 +114,19 @@ _OPTIONS = ("policies", "masks", "budget", "budgets", "positions")
 def _options(experiment, arguments):
     """What was asked for in the terms of the experiment; raises BadArgument if it has none."""
     known, options = inspect.signature(experiment.run).parameters, {}
-    if arguments.policy:
+    if arguments.policy is not None:
+        parse_policies(arguments.policy)
         options["policies"] = tuple(split_names(arguments.policy))
-    if arguments.mask:
+    if arguments.mask is not None:
         options["masks"] = parse_masks(arguments.mask)
     if "questions" in known:
         options |= _questions(arguments)
     else:
         given = ("task", "task_folder", "limit", "shots")
         options |= {name: None for name in given if getattr(arguments, name) is not None}
-    if arguments.budget and "budgets" in known:
+    if arguments.budget is not None and "budgets" in known:
         options["budgets"] = tuple(budget.text for budget in parse_budgets(arguments.budget))
-    elif arguments.budget:
+    elif arguments.budget is not None:
         options["budget"] = parse_budget(arguments.budget).text
     if arguments.positions:
         options["positions"] = arguments.positions
@@ -144,8 +145,8 @@ def _questions(arguments):
     from h2o_theory.experiments.choice import own_questions
     from h2o_theory.experiments.harness import questions_from_harness
 
-    shots = integers(arguments.shots or _SHOTS, "--shots")
-    if arguments.task:
+    shots = integers(_SHOTS if arguments.shots is None else arguments.shots, "--shots")
+    if arguments.task is not None:
         questions = questions_from_harness(
             arguments.task, shots=shots, limit=arguments.limit, folder=arguments.task_folder
         )

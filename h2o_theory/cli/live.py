@@ -25,7 +25,7 @@ def add_parser(verbs):
         "evicted key is never attended again. Finished cells under --out are not computed again. "
         "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.",
         epilog="example: h2o-theory live smollm2-135m --text notes.txt --tokens 512 --windows 3 "
-        "--policy h2o,recent,sink --budget 10%%,20%% --out notes.live",
+        "--policy h2o,recent,sink --budget 10%,20% --out notes.live",
     )
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 text file")
@@ -81,21 +81,22 @@ def add_parser(verbs):
 
 def run(arguments):
     """Evaluate, save, draw, print; exit code 1 if a cell failed."""
-    from h2o_theory.figures.series import label_series
+    from h2o_theory.figures.live import label_live
     from h2o_theory.live.campaign import run_live, windows_of
+    from h2o_theory.live.samples import sample_table, sample_tasks
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
     from h2o_theory.recorder.encode import encode
 
     text, name = read_text(arguments.text), Path(arguments.text).name
     budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget
-    if arguments.samples == 1 or arguments.samples < 0:
-        raise BadArgument(
-            "Self-BLEU compares samples", where="--samples", got=arguments.samples, expected="0, 2+"
-        )
+    if arguments.samples and arguments.prompt < 1:
+        raise BadArgument("no prompt", where="--prompt", got=arguments.prompt, expected="1 or more")
     with shown_progress() as progress:
         model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
         ids = encode(require_tokenizer(model), text, None, name)
+        if arguments.samples:
+            sample_tasks(model, **_sampled(ids, budgets, arguments))
         campaign = run_live(
             model,
             windows_of(ids, arguments.tokens, arguments.windows),
@@ -110,7 +111,13 @@ def run(arguments):
         )
         samples = None
         if arguments.samples:
-            samples = _sample(model, ids, budgets, arguments, progress)
+            samples = sample_table(
+                model,
+                **_sampled(ids, budgets, arguments),
+                seed=arguments.seed,
+                out=arguments.out,
+                progress=progress,
+            )
     origin = live_provenance(model, name, arguments.device)
     summary = summarise(campaign)
     out = Path(arguments.out)
@@ -126,7 +133,7 @@ def run(arguments):
         print_json(table)
     else:
         title = f"{model.name}, {name}: {arguments.windows} window(s), closed loop"
-        shown = label_series(summary).assign(policy=lambda table: table["series"])
+        shown = label_live(summary).assign(policy=lambda table: table["series"])
         print_table(shown[summary.columns.drop(["parameters", "budget_tokens"])], title)
         if samples is not None:
             print_table(samples.drop(columns=["parameters", "text"]), "samples")
@@ -183,19 +190,14 @@ def _draw(summary, campaign, out):
     save_figure(loss_figure(summary, setting), out / "loss.png")
 
 
-def _sample(model, ids, budgets, arguments, progress):
-    from h2o_theory.live.samples import sample_table
-
-    return sample_table(
-        model,
-        ids[: arguments.prompt],
-        arguments.policy,
-        budgets,
-        samples=arguments.samples,
-        new_tokens=arguments.new_tokens,
-        temperature=arguments.temperature,
-        positions=arguments.positions,
-        seed=arguments.seed,
-        out=arguments.out,
-        progress=progress,
-    )
+def _sampled(ids, budgets, arguments):
+    """What samples are to be drawn of."""
+    return {
+        "prompt": ids[: arguments.prompt],
+        "policies": arguments.policy,
+        "budgets": budgets,
+        "samples": arguments.samples,
+        "new_tokens": arguments.new_tokens,
+        "temperature": arguments.temperature,
+        "positions": arguments.positions,
+    }

@@ -21,7 +21,7 @@ def add_parser(verbs):
         "skipped by the next run, so that a sweep can be interrupted, extended and shared out. "
         "The table DIR/results.parquet has the same bytes however the work was divided.",
         epilog='SPEC is TOML: traces = ["notes.trace"], policies = ["h2o", "lru", '
-        '"mine.py:Newest"], budgets = ["5%%", 64, "by_head.json"]; optional: prefill, seeds, '
+        '"mine.py:Newest"], budgets = ["5%", 64, "by_head.json"]; optional: prefill, seeds, '
         "layers, kv_heads, optimum = false. Exit codes: 0 done, 1 some cells failed, 2 bad input.",
     )
     parser.add_argument("spec", metavar="SPEC", help="a .toml file")

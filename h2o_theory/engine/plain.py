@@ -6,7 +6,8 @@ import dataclasses
 import numpy as np
 
 from h2o_theory.attention import renormalise
-from h2o_theory.policies.base import Parts, checked_parts
+from h2o_theory.errors import BadArgument
+from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, Parts, checked_parts, one_of
 from h2o_theory.policies.choose import lowest
 from h2o_theory.policies.tensors import TENSORS, require
 
@@ -37,12 +38,12 @@ class PlainPolicy:
     kind : {"online", "clairvoyant"}
         A clairvoyant policy is given ``self.future = mean_rows`` [T, T] before it starts.
     needs : str
-        Any of ``rows queries unrotated keys values``. Before each step the engine sets
+        Any of ``positions rows queries unrotated keys values``. Before each step the engine sets
         ``self.queries`` [G, t + 1, d], ``self.keys`` [t + 1, d] and so on, as far as they are
         named here: the tensors of the tokens that have arrived, evicted ones included.
     rows : {"renormalised", "raw"}
     group : {"mean", "sum", "max", "first"}
-    scope : {"kv_head", "layer"}
+    scope : {"kv_head", "layer", "model"}
     """
 
     name = "plain"
@@ -76,6 +77,27 @@ class PlainPolicy:
         raise TypeError(f"{type(self).__name__} must define rate(t, positions)")
 
 
+def check_declarations(policy):
+    """Raise BadArgument unless a plain policy declares what :class:`PlainPolicy` says it may."""
+    for name, options in _DECLARATIONS.items():
+        one_of(policy, name, options)
+    for word in policy.needs.split():
+        if word not in _NEEDS:
+            raise BadArgument(
+                "a policy cannot look at this",
+                where=f"{policy.name}:needs",
+                got=repr(word),
+                expected=f"any of {' '.join(_NEEDS)}",
+            )
+
+
+_DECLARATIONS = {
+    "kind": ("online", "clairvoyant"),
+    "rows": ROWS,
+    "group": GROUP_REDUCTIONS,
+    "scope": ("kv_head", "layer", "model"),
+}
+_NEEDS = ("positions", "rows", *TENSORS)
 _REDUCE = {
     "mean": lambda rows: rows.mean(axis=0),
     "sum": lambda rows: rows.sum(axis=0),
@@ -114,6 +136,13 @@ class PlainRun:
             self.policy.observe(t, visible, row)
             while len(visible) >= context.budget and t >= context.prefill - 1:
                 ratings = np.asarray(self.policy.rate(t, visible), dtype=np.float64)
+                if ratings.shape != visible.shape:
+                    raise BadArgument(
+                        "rate gives one number for each position",
+                        where=f"{self.policy.name}, step {t}",
+                        got=f"shape {list(ratings.shape)}",
+                        expected=list(visible.shape),
+                    )
                 last = len(visible) - max(parts.n_recent - 1, 0)
                 slot = lowest(ratings, visible, parts.n_sink, last)
                 self.evicted_at[visible[slot]] = t

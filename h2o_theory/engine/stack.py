@@ -49,7 +49,11 @@ def settle(slot, t, levels, bottom, height, position, score, per_slot, out):
                     level += stretch
                     continue
             other = score[level]
-            if other < own or (other == own and position[level] < age):
+            older = position[level] < age
+            if other < own or (other == own and older):
+                break
+            # NaN is never lower than a number, as where a single budget is served.
+            if own != own and (other == other or older):
                 break
             level += one
         evicted = out[np.uint64(age)]

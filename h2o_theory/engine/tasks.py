@@ -3,6 +3,7 @@
 from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_heads
 from h2o_theory.engine.budgets import resolve_budgets
 from h2o_theory.engine.head import Task
+from h2o_theory.engine.plain import check_declarations
 from h2o_theory.engine.tensors import check_tensors
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import Policy, parse_policies
@@ -22,6 +23,8 @@ def check_policies(policies):
                 got=repr(policy),
                 expected="a name, a shipped policy or an instance of a PlainPolicy subclass",
             )
+        if not isinstance(policy, Policy):
+            check_declarations(policy)
     return policies
 
 

@@ -16,7 +16,7 @@ from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.live.identity import policy_fingerprint
 from h2o_theory.live.loop import closed_loop
 from h2o_theory.live.refuse import check_policy_runs_live
-from h2o_theory.live.stream import stream_logits
+from h2o_theory.live.stream import piece_of, stream_logits
 from h2o_theory.policies import parse_budget
 from h2o_theory.policies.base import checked_parts
 
@@ -272,7 +272,7 @@ def _predictions(model, policy, budget, tokens, ids, known):
 
     kept = []
     with closed_loop(model, policy, budget, tokens=tokens) as loop:
-        for start, logits in stream_logits(model, np.array(ids), loop.cache):
+        for start, logits in stream_logits(model, np.array(ids), loop.cache, piece_of(policy)):
             kept.append(logits[max(known - 1 - start, 0) :].double())
     return torch.log_softmax(torch.cat(kept), dim=-1)
 

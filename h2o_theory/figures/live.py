@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import pandas as pd
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from h2o_theory.errors import BadArgument
@@ -11,7 +10,7 @@ from h2o_theory.figures.series import label_series
 from h2o_theory.figures.style import INK, blank, draw_series, log_numbers, plain, styled
 from h2o_theory.policies import parse_budget
 
-__all__ = ["LiveSetting", "ladder_figure", "loss_figure"]
+__all__ = ["LiveSetting", "label_live", "ladder_figure", "loss_figure"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def loss_figure(summary, setting):
     evicting = summary[summary["policy"] != "full"]
     if evicting.empty:
         raise BadArgument("only the full cache was run, so there is nothing to compare")
-    table = _label(evicting)
+    table = label_live(evicting)
     figure = blank(
         "What eviction costs the running model",
         "Left: perplexity of the text while the policy evicts in every layer; the line is the full "
@@ -112,19 +111,19 @@ def loss_figure(summary, setting):
     return figure
 
 
-def _label(table):
-    """:func:`label_series`; budgets by kv_head are variants by their rule: "h2o, pyramid"."""
-    same = table["budget"].str.fullmatch(r"[\d.]+ *%?")
-    rules = table["budget"].str.partition("(")[0].where(~same, "")
-    parts, variants = [], {}
-    for rule in sorted(rules.unique()):
-        for policy, rows in table[rules == rule].groupby("policy", sort=False):
-            rows = label_series(rows)
-            rows["series"] += f", {rule}" if rule else ""
-            rows["variant"] += variants.get(policy, 0)
-            variants[policy] = rows["variant"].max() + 1
-            parts.append(rows)
-    return pd.concat(parts, ignore_index=True)
+def label_live(summary):
+    """Copy of a summary with ``series`` and ``variant`` as :func:`label_series` gives them; budgets
+    by kv_head are variants by their rule: "h2o, pyramid"."""
+    out = summary.reset_index(drop=True).assign(series="", variant=0)
+    same = out["budget"].str.fullmatch(r"[\d.]+ *%?")
+    rules, variants = out["budget"].str.partition("(")[0].where(~same, ""), {}
+    for (rule, policy), rows in out.groupby([rules, out["policy"]]):
+        named = label_series(rows)
+        series = named["series"] + (f", {rule}" if rule else "")
+        out.loc[rows.index, "series"] = series.to_numpy()
+        out.loc[rows.index, "variant"] = named["variant"].to_numpy() + variants.get(policy, 0)
+        variants[policy] = out.loc[rows.index, "variant"].max() + 1
+    return out
 
 
 def ladder_figure(result):

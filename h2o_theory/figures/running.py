@@ -6,6 +6,7 @@ from matplotlib.ticker import FuncFormatter
 
 from h2o_theory.figures.live import LiveSetting
 from h2o_theory.figures.style import blank, draw_series, log_numbers, plain, styled
+from h2o_theory.policies import parse_budget
 
 __all__ = ["running_figure"]
 
@@ -28,9 +29,10 @@ def running_figure(result):
     """
     setting, running = result.setting, result.extra["running"]
     stretch = int((running["last"] - running["first"]).max())
+    entries = parse_budget(setting["budget"]).resolve(setting["tokens"])
     figure = blank(
         "Perplexity along a long text",
-        f"All arms hold {setting['budget']} entries per kv_head; each point is the perplexity of a "
+        f"Each policy holds {entries} entries per kv_head; each point is the perplexity of a "
         f"stretch of {stretch} tokens, lower is better. The text decides how hard a stretch is, so "
         "only the distances between the lines compare policies.",
         LiveSetting(

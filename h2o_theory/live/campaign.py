@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.cells import CellStore
-from h2o_theory.live.evaluate import evaluate, first_scored, full_run
+from h2o_theory.live.evaluate import check_full_run, evaluate, first_scored, full_run
 from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.stream import as_token_ids
 from h2o_theory.live.tasks import live_tasks
@@ -147,13 +148,20 @@ def run_live(
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange, OutputExists
+    BadArgument, BadBudget, UnknownPolicy, OutOfRange, OutputExists, UnsupportedModel
         Before any work is done.
     """
     loaded = model if isinstance(model, LoadedModel) else None
     model = loaded.model if loaded else model
     name = loaded.name if loaded else type(model).__name__
-    windows = [as_token_ids(window) for window in windows]
+    windows, seed = [as_token_ids(window) for window in windows], checked_seed(seed)
+    if len({len(window) for window in windows}) != 1:
+        raise BadArgument(
+            "windows of equal length are needed, and one at least",
+            where="windows",
+            got=[len(window) for window in windows],
+        )
+    check_full_run(model, len(windows[0]))
     tasks = live_tasks(policies, budgets, model, len(windows[0]), prefill, positions)
     first_scored(prefill, len(windows[0]))
     store, print_ = CellStore(out), model_fingerprint(model)

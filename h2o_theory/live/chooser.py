@@ -9,7 +9,14 @@ from h2o_theory.engine.run import features_of, make_run, no_sinks, row_kind
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.policies import TENSORS, Policy, Tensors
 
-__all__ = ["EvictionChooser", "ModelWideSet", "ScheduleChooser", "chooser_for", "keep_all"]
+__all__ = [
+    "EvictionChooser",
+    "ModelWideChooser",
+    "ModelWideSet",
+    "ScheduleChooser",
+    "chooser_for",
+    "keep_all",
+]
 
 
 class ScheduleChooser:
@@ -58,7 +65,8 @@ class EvictionChooser(ScheduleChooser):
     """Visibility as an online policy decides it, by the loop that also replays traces.
 
     A policy that looks at queries, keys or values gets those of the tokens that have arrived,
-    evicted ones included: what it needs of them is kept for it, 8 T d bytes each.
+    evicted ones included: what it needs of them is kept for it, 8 T d bytes each. Its features
+    are computed anew, of all T tokens, whenever some arrive: O(T d) for each chunk of queries.
 
     Parameters
     ----------

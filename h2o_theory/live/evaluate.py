@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from h2o_theory.dependencies import require
+from h2o_theory.engine.arguments import checked_prefill
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.loop import CHUNK, closed_loop, following
-from h2o_theory.live.refuse import check_policy_runs_live
-from h2o_theory.live.stream import PIECE, as_token_ids, stream_logits
+from h2o_theory.live.refuse import check_context, check_policy_runs_live
+from h2o_theory.live.stream import PIECE, as_token_ids, piece_of, stream_logits
 from h2o_theory.recorder.models import LoadedModel
 
 __all__ = ["FullRun", "LiveResult", "evaluate", "evaluate_following", "full_run"]
@@ -33,7 +34,8 @@ class LiveResult:
     entry_bytes : int
         Bytes of one entry, key and value, of one kv_head.
     held_bytes : int
-        Largest number of bytes really held by the layers, between pieces and within.
+        Largest number of bytes of keys and values really held by the layers, between pieces and
+        within. What is kept aside for a policy to look at (raw rows, tensors) is not among them.
     agreement, kl : float64 [T]
         For the prediction made at row t: whether its most probable token is that of the full
         cache, and KL(full || evicted) of the distributions, nats. NaN without a reference.
@@ -120,12 +122,20 @@ def full_run(model, ids, *, piece=PIECE, progress=None):
     Returns
     -------
     FullRun
+
+    Raises
+    ------
+    TextError
+        For fewer than two tokens.
+    BadArgument
+        For more tokens than the model's context.
     """
     import tempfile
 
     from transformers import DynamicCache
 
     model, ids = _checked(model, ids)
+    check_full_run(model, len(ids))
     losses, kept = np.full(len(ids), np.nan), None
     file = tempfile.TemporaryFile()
     cache = DynamicCache()
@@ -136,6 +146,12 @@ def full_run(model, ids, *, piece=PIECE, progress=None):
         kept[start : start + len(predicted)] = predicted.cpu().numpy()
         _note_losses(losses, ids, start, predicted)
     return FullRun(losses, kept, cache)
+
+
+def check_full_run(model, tokens):
+    """Raise BadArgument if there is no full cache to compare with: T is above the context."""
+    hint = "No full cache exists there: the experiment streaming compares policies with each other"
+    check_context(model, tokens, hint)
 
 
 def evaluate(
@@ -195,8 +211,7 @@ def evaluate(
         transform=transform,
         chunk=chunk,
     )
-    piece = 1 if policy.scope == "model" else piece
-    return _run(loop, model, ids, prefill, reference, piece, progress)
+    return _run(loop, model, ids, prefill, reference, piece_of(policy, piece), progress)
 
 
 def evaluate_following(model, ids, choosers, *, reference=None, piece=PIECE, progress=None):
@@ -231,6 +246,7 @@ def _run(loop, model, ids, prefill, reference, piece, progress):
 
 def first_scored(prefill, tokens):
     """The first token whose prediction counts; raises BadArgument if there is none."""
+    prefill = checked_prefill(prefill, tokens)
     if prefill + 1 >= tokens:
         raise BadArgument(
             "the prefill leaves no prediction to score",
@@ -238,7 +254,7 @@ def first_scored(prefill, tokens):
             got=prefill,
             expected=f"at most {tokens - 2}",
         )
-    return max(prefill, 0) + 1
+    return prefill + 1
 
 
 def visible_sizes(evicted_at):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from h2o_theory.dependencies import require
+from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.evaluate import visible_sizes
 from h2o_theory.live.loop import closed_loop
@@ -29,7 +30,8 @@ class Generation:
         Entries visible at each step, all layers and kv_heads together; the last token is never
         read.
     held_bytes : int64 [new]
-        Bytes of keys and values really held when each new token had been drawn.
+        Bytes of keys and values really held when each new token had been drawn, without what is
+        kept aside for a policy to look at.
     peak_kv_bytes : int
         Bytes of keys and values visible at the largest step.
     """
@@ -85,17 +87,16 @@ def generate(
     Raises
     ------
     BadArgument
-        For an empty prompt, no new token or a negative temperature; else as ``closed_loop``.
+        For an empty prompt, no new token, a temperature below 0 or no number, a negative seed;
+        else as ``closed_loop``.
     """
     torch = require("torch")
     model = model.model if isinstance(model, LoadedModel) else model
     ids = as_token_ids(ids)
-    for name, value, least in (("ids", len(ids), 1), ("new_tokens", new_tokens, 1)):
-        if value < least:
-            raise BadArgument("no token", where=name, got=value, expected=f"at least {least}")
-    if not temperature >= 0:
-        raise BadArgument("a negative temperature", where="temperature", got=temperature)
-    draws = torch.Generator(device=model.device).manual_seed(seed)
+    if len(ids) < 1:
+        raise BadArgument("no token", where="ids", got=0, expected="at least 1")
+    check_draws(new_tokens, temperature)
+    draws = torch.Generator(device=model.device).manual_seed(checked_seed(seed))
     ends = np.atleast_1d(model.config.eos_token_id if model.config.eos_token_id is not None else [])
     tokens, known, held = len(ids) + new_tokens, ids.tolist(), []
     policy = check_policy_runs_live(policy)
@@ -137,4 +138,14 @@ def generate(
             sizes=sizes,
             held_bytes=np.array(held),
             peak_kv_bytes=int(sizes.max()) * live.entry_bytes(),
+        )
+
+
+def check_draws(new_tokens, temperature):
+    """Raise BadArgument if no token is to be drawn, or with no temperature that there is."""
+    if new_tokens < 1:
+        raise BadArgument("no token", where="new_tokens", got=new_tokens, expected="at least 1")
+    if not temperature >= 0:
+        raise BadArgument(
+            "no such temperature", where="temperature", got=temperature, expected="at least 0"
         )

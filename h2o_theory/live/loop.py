@@ -5,11 +5,14 @@ import contextlib
 import numpy as np
 
 from h2o_theory.dependencies import require
+from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.engine.tensors import counts_slots
 from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
 from h2o_theory.live.deciding import deciding
 from h2o_theory.live.heads import heads_of
 from h2o_theory.live.refuse import (
     check_budgets,
+    check_context,
     check_model_suits,
     check_policy_runs_live,
     resolve_budgets,
@@ -26,9 +29,6 @@ CHUNK = 64
 """Queries of a layer worked off together."""
 
 POSITIONS = ("original", "slot")
-
-KINDS_OF_LAYERS = 2
-"""Masks of one pass: of full and of sliding layers."""
 
 
 class ClosedLoop:
@@ -75,7 +75,7 @@ class ClosedLoop:
         return sum(part.shape[2] * part.element_size() for part in (unit.keys, unit.values))
 
     def held_bytes(self):
-        """Bytes of keys and values held now, all layers."""
+        """Bytes of keys and values held now, all layers, without what policies keep aside."""
         return sum(layer.held_bytes() for layer in self._layers)
 
     def peak_bytes(self):
@@ -108,17 +108,19 @@ class ClosedLoop:
                 hint="Pass the loop's cache to the model in every call",
             )
 
-    def _read(self, mask, shape, inner, causal):
-        """:func:`read_mask`, once for all layers that are handed the same mask."""
+    def _read(self, layer, mask, shape, inner, causal):
+        """:func:`read_mask`, once for all layers that are handed the same mask in a pass.
+
+        The caller may hand one mask to many passes, and write to it in between.
+        """
+        if layer == 0:
+            self._masks.clear()
         if mask is None:
             return read_mask(mask, shape, inner=inner, causal=causal)
-        key = id(mask), shape
-        if key not in self._masks:
-            if len(self._masks) >= KINDS_OF_LAYERS:
-                self._masks.clear()
-            # The mask is kept beside what was read off it, so that no other gets its id.
-            self._masks[key] = mask, read_mask(mask, shape, inner=inner, causal=causal)
-        return self._masks[key][1]
+        # The mask is kept beside what was read, so that its id stays its own.
+        if id(mask) not in self._masks:
+            self._masks[id(mask)] = mask, read_mask(mask, shape, inner=inner, causal=causal)
+        return self._masks[id(mask)][1]
 
     def compute(self, layer, *, tensors, mask, inner, options, causal):
         """The output [1, n, q_heads, dv] of one attention call over what may be seen."""
@@ -126,7 +128,7 @@ class ClosedLoop:
 
         query, key, value = (part.detach()[0] for part in tensors)
         live, rows = self._layers[layer], query.shape[1]
-        seen = self._read(mask, (1, rows, live.seen + rows), inner, causal)
+        seen = self._read(layer, mask, (1, rows, live.seen + rows), inner, causal)
         own = live.seen + np.arange(rows)
         if (seen.last[0] != own).any() or (seen.count[0] != own - seen.first[0] + 1).any():
             raise RecordingRefused(
@@ -212,8 +214,8 @@ def closed_loop(
     O(T (k + B) d) time for each layer and query head, O(k d) memory for each layer and kv_head,
     O(B T) for the one at work.
     """
-    policy = check_policy_runs_live(policy)
-    if getattr(policy, "positions", "original") == "slot":
+    policy, seed = check_policy_runs_live(policy), checked_seed(seed)
+    if counts_slots(policy):
         positions = "slot"
     ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
     if policy.name == "full":
@@ -253,15 +255,8 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     if chunk < 1:
         raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
     modules = check_model(model)
-    context = getattr(model.config, "max_position_embeddings", None)
-    if positions == "original" and context is not None and tokens > context:
-        raise BadArgument(
-            "more tokens than the model's context",
-            where="tokens",
-            got=tokens,
-            expected=f"at most {context}",
-            hint="Count positions within the cache (positions='slot')",
-        )
+    if positions == "original":
+        check_context(model, tokens)
     rotation = None
     if positions == "slot":
         from h2o_theory.live.rotate import key_rotation

@@ -3,6 +3,7 @@
 import numpy as np
 
 from h2o_theory.engine.rows import Block
+from h2o_theory.errors import BadArgument
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.masks.run import MaskRun
 
@@ -61,7 +62,13 @@ class MaskChooser(ScheduleChooser):
         )
 
     def visible(self, positions, start, stop):
-        """As the mask chose."""
+        """As the mask chose; raises BadArgument if it was not shown the row yet."""
+        if self._seen is None:
+            raise BadArgument(
+                "a mask decides by the row itself, which with slots depends on what it shows",
+                where=self._mask.name,
+                hint="Use positions='original'",
+            )
         return self._seen[:, positions]
 
 

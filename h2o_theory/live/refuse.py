@@ -2,13 +2,21 @@
 
 from h2o_theory.engine import budgets as engine_budgets
 from h2o_theory.engine.arguments import checked_prefill
-from h2o_theory.engine.tasks import check_shared_budget
+from h2o_theory.engine.tasks import check_policies, check_shared_budget
+from h2o_theory.engine.tensors import counts_slots
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.rotary import rotary_of_model
-from h2o_theory.policies import TENSORS, Policy, parse_policies
+from h2o_theory.policies import TENSORS
 from h2o_theory.policies.base import checked_parts
+from h2o_theory.recorder.models import LoadedModel
 
-__all__ = ["check_budgets", "check_model_suits", "check_policy_runs_live", "resolve_budgets"]
+__all__ = [
+    "check_budgets",
+    "check_context",
+    "check_model_suits",
+    "check_policy_runs_live",
+    "resolve_budgets",
+]
 
 
 def check_policy_runs_live(policy):
@@ -31,17 +39,10 @@ def check_policy_runs_live(policy):
         serves several kv_heads and that looks at queries, keys or values, and for what is no
         policy.
     """
-    policies = parse_policies(policy)
+    policies = check_policies(policy)
     if len(policies) != 1:
         raise BadArgument("one policy at a time", where="policy", got=f"{len(policies)} policies")
     (policy,) = policies
-    if not isinstance(policy, Policy) and not hasattr(policy, "rate"):
-        raise BadArgument(
-            "this is not a policy",
-            where="policy",
-            got=repr(policy),
-            expected="a name, a shipped policy or an instance of a PlainPolicy subclass",
-        )
     if policy.kind == "clairvoyant":
         raise BadArgument(
             "a clairvoyant policy cannot run in a model: it reads rows that are yet to be computed",
@@ -59,12 +60,22 @@ def check_policy_runs_live(policy):
 
 
 def check_model_suits(policy, model, positions):
-    """Raise BadArgument if what a policy looks at does not exist in this model's cache.
+    """Refuse a policy that looks at what does not exist in this model's cache.
 
-    That is raw rows where positions count within the cache, as an evicted key has no place there,
-    and queries before a rotary embedding that cannot be taken out of them.
+    Raises
+    ------
+    BadArgument
+        For raw rows where positions count within the cache, as an evicted key has no place there,
+        and for queries before a rotary embedding that cannot be taken out of them.
+    UnsupportedModel
+        If positions count within the cache and the model's keys cannot be moved.
     """
-    if positions == "slot" and getattr(policy, "rows", "renormalised") == "raw":
+    slot = positions == "slot" or counts_slots(policy)
+    if slot:
+        from h2o_theory.live.rotate import key_rotation
+
+        key_rotation(model.model if isinstance(model, LoadedModel) else model)
+    if slot and getattr(policy, "rows", "renormalised") == "raw":
         raise BadArgument(
             "an evicted key has no slot, so that raw rows do not exist there",
             where=policy.name,
@@ -72,6 +83,26 @@ def check_model_suits(policy, model, positions):
         )
     if "unrotated" in getattr(policy, "needs", "rows").split():
         rotary_of_model(model, 0)
+
+
+def check_context(model, tokens, hint="Count positions within the cache (positions='slot')"):
+    """Raise BadArgument if a text is longer than the positions that a model knows.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+    tokens : int
+    hint : str
+    """
+    context = getattr(model.config, "max_position_embeddings", None)
+    if context is not None and tokens > context:
+        raise BadArgument(
+            "more tokens than the model's context",
+            where="tokens",
+            got=tokens,
+            expected=f"at most {context}",
+            hint=hint,
+        )
 
 
 def resolve_budgets(budgets, heads, prefill):

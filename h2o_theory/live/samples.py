@@ -5,15 +5,39 @@ import json
 import numpy as np
 import pandas as pd
 
+from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.bleu import self_bleu
 from h2o_theory.live.campaign import is_out_of_memory
 from h2o_theory.live.cells import CellStore
-from h2o_theory.live.generate import generate
+from h2o_theory.live.generate import check_draws, generate
 from h2o_theory.live.identity import cell_id, model_fingerprint
+from h2o_theory.live.refuse import check_context
 from h2o_theory.live.tasks import live_tasks
 
-__all__ = ["sample_table"]
+__all__ = ["sample_table", "sample_tasks"]
+
+
+def sample_tasks(
+    model, prompt, policies, budgets, *, samples, new_tokens, temperature, positions="original"
+):
+    """What :func:`sample_table` is to draw: a list of LiveTask, everything checked.
+
+    Arguments and errors as there.
+    """
+    for name, value, least in (("samples", samples, 2), ("prompt", len(prompt), 1)):
+        if value < least:
+            raise BadArgument(
+                "Self-BLEU compares samples of a prompt",
+                where=name,
+                got=value,
+                expected=f"at least {least}",
+            )
+    check_draws(new_tokens, temperature)
+    tokens = len(prompt) + new_tokens
+    if positions == "original":
+        check_context(model.model, tokens)
+    return live_tasks(policies, budgets, model, tokens, len(prompt), positions)
 
 
 def sample_table(
@@ -56,14 +80,18 @@ def sample_table(
     pandas.DataFrame
         policy, parameters, budget, samples, self_bleu (over token ids), kv_bytes (at the largest
         step of any sample), held_bytes, status, reason, text (of the first sample).
+
+    Raises
+    ------
+    BadArgument, BadBudget, UnknownPolicy, OutOfRange, OutputExists, UnsupportedModel
+        Before any sample is drawn.
     """
-    if samples < 2 or len(prompt) < 1:
-        raise BadArgument("Self-BLEU compares samples of a prompt", got=f"{samples} samples")
-    prompt = np.asarray(prompt, dtype=np.int64)
-    tokens = len(prompt) + new_tokens
-    tasks = live_tasks(policies, budgets, model, tokens, len(prompt), positions)
-    store, fingerprint, rows = CellStore(out), model_fingerprint(model.model), []
+    prompt, seed = np.asarray(prompt, dtype=np.int64), checked_seed(seed)
     options = {"temperature": temperature, "positions": positions}
+    tasks = sample_tasks(
+        model, prompt, policies, budgets, samples=samples, new_tokens=new_tokens, **options
+    )
+    store, fingerprint, rows = CellStore(out), model_fingerprint(model.model), []
     for done, task in enumerate(tasks, start=1):
         row = {
             "policy": task.policy.name,

@@ -5,8 +5,9 @@ import inspect
 import numpy as np
 
 from h2o_theory.dependencies import require
+from h2o_theory.errors import BadArgument
 
-__all__ = ["PIECE", "as_token_ids", "cache_argument", "stream_logits"]
+__all__ = ["PIECE", "as_token_ids", "cache_argument", "piece_of", "stream_logits"]
 
 PIECE = 256
 """Tokens of one forward pass: T x vocabulary of logits would outweigh everything else."""
@@ -25,6 +26,12 @@ def as_token_ids(ids):
     return np.asarray(ids, dtype=np.int64).reshape(-1)
 
 
+def piece_of(policy, piece=PIECE):
+    """Tokens of one forward pass under a policy: one if its set serves all layers, as the first
+    layer has to know what the last one saw of the token before."""
+    return 1 if policy.scope == "model" else piece
+
+
 def stream_logits(model, ids, cache, piece=PIECE, progress=None, label="forward pass"):
     """Yield (start, logits [n, vocabulary]) for successive pieces of a sequence.
 
@@ -39,6 +46,8 @@ def stream_logits(model, ids, cache, piece=PIECE, progress=None, label="forward 
     progress : callable (done, total, label), optional
     """
     torch = require("torch")
+    if piece < 1:
+        raise BadArgument("no token at a time", where="piece", got=piece, expected="at least 1")
     name = cache_argument(model)
     for start in range(0, len(ids), piece):
         batch = torch.from_numpy(ids[None, start : start + piece]).to(model.device)

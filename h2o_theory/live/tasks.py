@@ -68,7 +68,7 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange
+    BadArgument, BadBudget, UnknownPolicy, OutOfRange, UnsupportedModel
     """
     if positions not in POSITIONS:
         raise BadArgument(
@@ -85,10 +85,23 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
         check_budgets(policy, asked)
         check_model_suits(policy, model, positions)
         tasks += [LiveTask(policy, text, _plain(budgets, heads)) for text, budgets in asked]
-    names = [task.what["policy"] + task.text for task in tasks]
-    if len(set(names)) < len(names):
-        raise BadArgument("the same policy or budget was given twice", where="policies, budgets")
+    _refuse_repeated(tasks)
     return tasks
+
+
+def _refuse_repeated(tasks):
+    """Refuse what the table of results could not tell apart."""
+    seen = set()
+    for task in tasks:
+        key = task.policy.name, task.parameters, task.text, task.budget_tokens
+        if key in seen:
+            raise BadArgument(
+                "the same policy or budget was given twice",
+                where=task.policy.name,
+                got=f"{task.parameters} at {task.text}",
+                hint="Give each matrix a name of its own",
+            )
+        seen.add(key)
 
 
 def _plain(budgets, heads):

@@ -133,13 +133,14 @@ def keep_largest(scores, allowed, count):
     return kept & allowed
 
 
-def require_pages(mask, page, budget):
-    """How many whole pages a budget pays for; raises BadBudget if not one."""
+def require_pages(mask, name, budget):
+    """How many whole pages a budget pays for, parameter ``name`` each; raises BadBudget if none."""
+    page = getattr(mask, name)
     if page > budget:
         raise BadBudget(
-            "the budget is smaller than one page",
-            where=f"{mask.name}:page",
-            got=f"page={page} with {budget} keys for the pattern",
-            expected="page of at most the budget",
+            f"the budget is smaller than one {name}",
+            where=f"{mask.name}:{name}",
+            got=f"{name}={page} with {budget} keys for the pattern",
+            expected=f"{name} of at most the budget",
         )
     return budget // page

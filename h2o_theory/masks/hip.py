@@ -52,7 +52,7 @@ class HiP(Mask):
     def pattern(self, view):
         """Sinks, window, and the winning stretches between them."""
         window = max(part_of(self.recent, view.budget), 1)
-        require_pages(self, self.block, view.budget - window)
+        require_pages(self, "block", view.budget - window)
         sinks = min(self.n_sink, view.budget - window - self.block)
         count = (view.budget - window - sinks) // self.block
         logits = view.scaling * (view.own_queries.mean(axis=0) @ view.keys.T)

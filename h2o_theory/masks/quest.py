@@ -44,7 +44,7 @@ class Quest(Mask):
 
     def pattern(self, view):
         """Own page and the most promising others."""
-        count = require_pages(self, self.page, view.budget)
+        count = require_pages(self, "page", view.budget)
         pages = -(-view.tokens // self.page)
         own = view.row // self.page
         complete = np.arange(pages)[None, :] < own
