@@ -20,36 +20,31 @@ __all__ = ["StackRun", "compiled_stack_pass"]
 
 
 @kernel(nogil=True, error_model="numpy")
-def swap(a, b, position, score, per_slot):
-    """Exchange two entries with their state."""
-    position[a], position[b] = position[b], position[a]
-    score[a], score[b] = score[b], score[a]
-    for i in range(per_slot.shape[1]):
-        per_slot[a, i], per_slot[b, i] = per_slot[b, i], per_slot[a, i]
-
-
-@kernel(nogil=True, error_model="numpy")
-def settle(slot, t, levels, bottom, height, position, score, per_slot, out):
+def settle(slot, t, served, bottom, height, position, score, per_slot, out):
     """Walk the entry at ``slot`` down the stack at step t; returns the new height.
 
     The stack's entries stand at ``bottom`` and on, level by level. What is carried past level m is
     what a cache with m places evicts, so that between two swaps all levels evict the same token:
-    one stretch of ``out[carried]``. O(height).
+    one stretch of ``out[carried]``. ``served[m]`` budgets have at most m places. O(height).
     """
     # Unsigned indices spare the check for negative ones.
     one, slot, stretch = np.uint64(1), np.uint64(slot), np.uint64(STRETCH)
-    last = np.uint64(bottom + min(height, levels[-1]))
-    level, bound, bounds = np.uint64(bottom), np.uint64(0), np.uint64(levels.size)
+    last = np.uint64(bottom + min(height, served.size - 1))
+    level, budget = np.uint64(bottom), 0
+    own, age = score[slot], position[slot]
     while True:
-        own, age = score[slot], position[slot]
         while level < last:
             # Most swaps are far down; whole stretches above them are passed by with vector units.
             if level % stretch == 0 and level + stretch <= last:
                 if least(score, np.int64(level), np.int64(level + stretch)) > own:
                     level += stretch
                     continue
-            other = score[level]
-            older = position[level] < age
+            end = min((level // stretch + one) * stretch, last)
+            while level < end and score[level] > own:
+                level += one
+            if level == end:
+                continue
+            other, older = score[level], position[level] < age
             if other < own or (other == own and older):
                 break
             # NaN is never lower than a number, as where a single budget is served.
@@ -57,14 +52,18 @@ def settle(slot, t, levels, bottom, height, position, score, per_slot, out):
                 break
             level += one
         evicted = out[np.uint64(age)]
-        while bound < bounds and bottom + levels[bound] <= np.int64(level):
-            evicted[bound] = t
-            bound += one
+        stop = served[np.int64(level) - bottom]
+        evicted[budget:stop] = t
+        budget = stop
         if level == last:
             break
-        swap(level, slot, position, score, per_slot)
+        score[level], own = own, score[level]
+        position[level], age = age, position[level]
+        for i in range(per_slot.shape[1]):
+            per_slot[level, i], per_slot[slot, i] = per_slot[slot, i], per_slot[level, i]
         level += one
-    if bound < bounds:
+    score[slot], position[slot] = own, age
+    if budget < served[-1]:
         move(slot, bottom + height, position, score, per_slot)
         height += 1
     return height
@@ -76,7 +75,7 @@ def stack_pass(
     start,
     limits,
     features,
-    levels,
+    served,
     position,
     score,
     per_slot,
@@ -92,8 +91,8 @@ def stack_pass(
     The slots are those of :func:`h2o_theory.engine.advance.advance`, with the stack in place of
     the unordered candidates. ``limits`` is (height, window, prefill, n_sink, needs_rows, raw,
     reduction, entries), the first the number of tokens on the stack and the last of all that are
-    held, both updated. ``levels`` are the places for candidates of each budget, ascending.
-    ``out[j, i]`` is the step at which level i evicted token j.
+    held, both updated. ``served[m]`` is the number of budgets with at most m places for candidates.
+    ``out[j, i]`` is the step at which the i-th smallest budget evicted token j.
     """
     height, window, prefill, n = limits[0], limits[1], limits[2], limits[7]
     bottom = window + limits[3]
@@ -113,7 +112,7 @@ def stack_pass(
         rate(t, b, n, position, score, per_slot, memory, table, settings)  # noqa: F821
         # At the cut that ends a prefill all prompt tokens outside the window compete, in turn.
         for competitor in range(bottom + height, n):
-            height = settle(competitor, t, levels, bottom, height, position, score, per_slot, out)
+            height = settle(competitor, t, served, bottom, height, position, score, per_slot, out)
         n = min(n, bottom + height)
     limits[0], limits[7] = height, n
 
@@ -157,11 +156,11 @@ class StackRun:
         self._limits = np.array(
             [0, window, context.prefill, parts.n_sink, *row_kind(policy), 0], dtype=np.int64
         )
-        levels = np.array([c.budget - 1 - window - parts.n_sink for c in contexts])
-        order = np.argsort(levels)
-        self._levels = np.ascontiguousarray(levels[order])
+        places = np.array([c.budget - 1 - window - parts.n_sink for c in contexts])
+        order, most = np.argsort(places), int(places.max())
+        self._served = np.searchsorted(places[order], np.arange(most + 1), side="right")
         per_slot, memory = policy.sizes(context)
-        held = int(self._levels[-1]) + window + parts.n_sink
+        held = most + window + parts.n_sink
         slots = min(max(held, context.prefill), tokens) + 1
         self._position = np.zeros(slots, dtype=np.int64)
         self._score = np.zeros(slots)
@@ -181,7 +180,7 @@ class StackRun:
             start,
             self._limits,
             self._features,
-            self._levels,
+            self._served,
             self._position,
             self._score,
             self._per_slot,
