@@ -13,6 +13,7 @@ from test_engine_contract import small_trace
 import h2o_theory as ht
 from h2o_theory.cli import main
 from h2o_theory.engine.allocate import AdaKV, PyramidKV
+from h2o_theory.engine.budgets import BudgetMatrix
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 from h2o_theory.trace import Trace
 
@@ -244,3 +245,13 @@ def test_a_matrix_is_one_line_of_the_summary_and_one_budget_of_the_report(tmp_pa
     page = ht.write_report(table, tmp_path / "report")
     assert "k = 6 tokens" in page.read_text()
     assert len(ht.load_results(tmp_path / "report" / "results.parquet")) == len(table)
+
+
+def test_different_budgets_of_one_name_are_refused():
+    trace = small_trace()
+    for pair in (
+        [{0: 4, 1: 4}, {0: 6, 1: 4}],
+        [BudgetMatrix("mine", {0: 4, 1: 4}), BudgetMatrix("mine", {0: 6, 1: 4})],
+    ):
+        with pytest.raises(BadBudget, match="two different budgets go by one name"):
+            ht.replay(trace, "h2o", pair)

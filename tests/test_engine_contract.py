@@ -123,6 +123,11 @@ class NotNested(H2O):
     nested = True
 
 
+def test_a_replay_refuses_a_nested_policy_of_renormalised_rows():
+    with pytest.raises(BadArgument, match="not_nested.*rows = 'raw'"):
+        ht.replay(small_trace(), [NotNested()], "4,5")
+
+
 @numba.njit(cache=True, nogil=True)
 def observe_crowd(t, n, position, row, score, per_slot, memory, settings):
     """Scores move with the number of entries, which differs from budget to budget."""

@@ -136,9 +136,11 @@ def test_a_campaign_names_the_rule_and_tells_matrices_apart(tmp_path):
     assert (labels[summary.columns] == summary).all(axis=None)  # in the order it had
     series = set(zip(labels["series"], labels["variant"], strict=True))
     assert series >= {("h2o", 0), ("h2o, matrix", 1), ("h2o, pyramid", 2), ("sink, pyramid", 2)}
-    for same in (one, other, one + [[0, 0], [1, -1], [0, 0]]):  # called the same, of one mean
-        with pytest.raises(BadArgument, match="given twice.*a name of its own"):
-            run_live(model, windows, "h2o", [one, same], **options)
+    with pytest.raises(BadArgument, match="given twice"):
+        run_live(model, windows, "h2o", [one, one], **options)
+    for namesake in (other, one + [[0, 0], [1, -1], [0, 0]]):  # of one mean
+        with pytest.raises(BadBudget, match="go by one name.*its own"):
+            run_live(model, windows, "h2o", [one, namesake], **options)
 
 
 def test_matrices_that_do_not_fit_are_refused():

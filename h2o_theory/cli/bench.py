@@ -27,7 +27,6 @@ def add_parser(verbs):
         "which",
         nargs="*",
         metavar="BENCHMARK",
-        choices=[*_BENCHMARKS, []],
         help=f"{', '.join(_BENCHMARKS)} (default: all)",
     )
     parser.add_argument("--out", metavar="FILE", help="the table as .csv or .parquet")
@@ -51,6 +50,9 @@ def run(arguments):
     """Run the chosen benchmarks and print one table."""
     if arguments.out:
         check_destination(arguments.out)
+    for name in arguments.which:
+        if name not in _BENCHMARKS:
+            raise BadArgument("no such benchmark", got=name, expected=", ".join(_BENCHMARKS))
     own = _record_options(arguments)
     tables = []
     with shown_progress() as progress:

@@ -153,7 +153,7 @@ def resolve_budgets(trace, budgets, heads, prefill):
     ------
     BadBudget
         For anything that cannot be read, is below one token or above T, or lacks a kv_head; for a
-        rule that reads rows where there are none.
+        rule that reads rows where there are none; for different budgets of one name.
     """
     found = []
     for budget in _as_list(budgets):
@@ -165,7 +165,20 @@ def resolve_budgets(trace, budgets, heads, prefill):
         else:
             resolved = {head: matrix.resolve(trace.tokens, *head) for head in heads}
             found.append((matrix.text, resolved))
+    _refuse_namesakes(found)
     return found
+
+
+def _refuse_namesakes(resolved):
+    """Raise BadBudget for different budgets of one name: no table could tell them apart."""
+    first = {}
+    for text, tokens in resolved:
+        if first.setdefault(text, tokens) != tokens:
+            raise BadBudget(
+                "two different budgets go by one name",
+                where=text,
+                hint="Give each its own: BudgetMatrix(name, entries), or a file of another name",
+            )
 
 
 def _as_list(budgets):

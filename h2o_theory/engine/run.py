@@ -8,7 +8,15 @@ from h2o_theory.policies import Policy
 from h2o_theory.policies.base import GROUP_REDUCTIONS, checked_parts
 from h2o_theory.policies.tensors import require
 
-__all__ = ["CompiledRun", "audit", "features_of", "future_table", "make_run", "row_kind"]
+__all__ = [
+    "CompiledRun",
+    "audit",
+    "features_of",
+    "future_table",
+    "make_run",
+    "row_kind",
+    "rows_depend_on_budget",
+]
 
 
 class CompiledRun:
@@ -80,6 +88,12 @@ def row_kind(policy):
         getattr(policy, "rows", "renormalised") == "raw",
         GROUP_REDUCTIONS.index(getattr(policy, "group", "mean")),
     )
+
+
+def rows_depend_on_budget(policy):
+    """Whether a policy's rows are renormalised over what its cache holds."""
+    needs_rows, raw, _ = row_kind(policy)
+    return needs_rows and not raw
 
 
 def future_table(policy, mean_rows):

@@ -4,6 +4,7 @@ from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_he
 from h2o_theory.engine.budgets import resolve_budgets
 from h2o_theory.engine.head import Task
 from h2o_theory.engine.plain import check_declarations
+from h2o_theory.engine.run import rows_depend_on_budget
 from h2o_theory.engine.tensors import check_tensors
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import Policy, parse_policies
@@ -25,6 +26,12 @@ def check_policies(policies):
             )
         if not isinstance(policy, Policy):
             check_declarations(policy)
+        elif policy.nested and rows_depend_on_budget(policy):
+            raise BadArgument(
+                "a nested policy looks at raw rows: renormalised ones depend on the budget",
+                where=policy.name,
+                hint="Declare rows = 'raw', or nested = False",
+            )
     return policies
 
 

@@ -99,7 +99,6 @@ def _refuse_repeated(tasks):
                 "the same policy or budget was given twice",
                 where=task.policy.name,
                 got=f"{task.parameters} at {task.text}",
-                hint="Give each matrix a name of its own",
             )
         seen.add(key)
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from h2o_theory.engine.run import row_kind
+from h2o_theory.engine.run import rows_depend_on_budget
 from h2o_theory.errors import BadArgument, ContractBroken
 from h2o_theory.optimum import optimum_curve, to_fixed_point
 from h2o_theory.testing.instances import random_rows, random_tensors, schedule_of, schedules_of
@@ -161,8 +161,7 @@ def _starts_alike_raw_and_renormalised(policy, rng):
 def _serves_all_budgets_in_one_pass(policy, rng):
     if not getattr(policy, "nested", False):
         return
-    needs_rows, raw, _ = row_kind(policy)
-    if needs_rows and not raw:
+    if rows_depend_on_budget(policy):
         raise ContractBroken(
             "one pass is not direct simulation: renormalised rows depend on the budget",
             where=policy.name,
