@@ -22,7 +22,7 @@ from h2o_theory.errors import (
 from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
 from h2o_theory.live.bleu import bleu
 from h2o_theory.live.campaign import run_live
-from h2o_theory.live.chooser import ScheduleChooser
+from h2o_theory.live.chooser import ScheduleChooser, keep_all
 from h2o_theory.live.evaluate import evaluate_following, full_run
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.rotate import key_rotation
@@ -343,3 +343,10 @@ def test_a_campaign_refuses_before_any_work(policies, positions, words, tmp_path
     with pytest.raises(BadArgument, match=words):
         run_live(model, windows, policies, "5", out=tmp_path / "c", positions=positions)
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("served", [(0,), (0, 1, 1), (0, 1, 2)])
+def test_choosers_serve_every_kv_head_once(served):
+    model, ids = tiny_model("llama"), tokens(8)
+    with pytest.raises(BadArgument, match="serve other kv_heads"):
+        evaluate_following(model, ids, lambda *_: [((head,), keep_all(8)) for head in served])

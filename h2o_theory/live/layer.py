@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numba import njit
 
+from h2o_theory.errors import BadArgument
 from h2o_theory.live.slots import SlotLogits
 
 __all__ = ["Arithmetic", "LiveLayer", "Scratch"]
@@ -136,7 +137,7 @@ class LiveLayer:
         torch.Tensor [n, q_heads, dv]
         """
         if not self.units:
-            self.units = [_Unit(*pair) for pair in self._choosers(key.shape[0])]
+            self.units = _units(self._choosers(key.shape[0]), key.shape[0])
         rows, group = query.shape[1], query.shape[0] // key.shape[0]
         output = torch.empty(
             (rows, query.shape[0], value.shape[2]), dtype=query.dtype, device=query.device
@@ -221,6 +222,19 @@ class LiveLayer:
         logits = arithmetic.logits(queries, unit.all_keys)
         share = _softmax_rows(logits, causal & (every >= lo[:, None]), every, sinks, rows)
         unit.chooser.advance(rows, start, share)
+
+
+def _units(choosers, kv_heads):
+    """The units of a layer; raises BadArgument unless they serve every kv_head once."""
+    heads = sorted(head for served, _ in choosers for head in served)
+    if heads != list(range(kv_heads)):
+        raise BadArgument(
+            "the choosers of a layer serve other kv_heads than it has",
+            where="choosers",
+            got=heads,
+            expected=f"0 to {kv_heads - 1}, each once",
+        )
+    return [_Unit(*pair) for pair in choosers]
 
 
 def _softmax_rows(logits, allowed, positions, sinks, rows):
