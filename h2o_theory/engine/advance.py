@@ -73,8 +73,16 @@ def move(source, target, position, score, per_slot):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def welcome(t, slot, features, position, score, per_slot):
-    """Make slot ``slot`` the newcomer t: score 0, its features, then zeros."""
+def welcome(t, n, window, features, position, score, per_slot):
+    """Give the newcomer t its slot: score 0, its features, then zeros.
+
+    In the ring it takes the place of the entry that leaves the window, which moves behind the n
+    that are held.
+    """
+    slot = n
+    if n >= window > 0:
+        slot = t % window
+        move(slot, n, position, score, per_slot)
     position[slot] = t
     score[slot] = 0.0
     for i in range(per_slot.shape[1]):
@@ -113,11 +121,7 @@ def advance(
     evictable_from = window + limits[3]
     for b in range(rows.shape[1]):
         t = start + b
-        slot = n
-        if n >= window > 0:
-            slot = t % window
-            move(slot, n, position, score, per_slot)
-        welcome(t, slot, features, position, score, per_slot)
+        welcome(t, n, window, features, position, score, per_slot)
         n += 1
         if limits[5]:
             visible_row(rows, sink_share, b, position, n, limits[6], limits[7], row, spare)

@@ -98,11 +98,7 @@ def stack_pass(
     bottom = window + limits[3]
     for b in range(rows.shape[1]):
         t = start + b
-        slot = n
-        if n >= window > 0:
-            slot = t % window
-            move(slot, n, position, score, per_slot)
-        welcome(t, slot, features, position, score, per_slot)
+        welcome(t, n, window, features, position, score, per_slot)
         n += 1
         if limits[4]:
             visible_row(rows, sink_share, b, position, n, limits[5], limits[6], row, spare)

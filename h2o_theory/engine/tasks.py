@@ -10,7 +10,13 @@ from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.policies.base import checked_parts
 
-__all__ = ["check_policies", "check_shared_budget", "make_tasks", "resolved_parts"]
+__all__ = [
+    "check_policies",
+    "check_shared_budget",
+    "make_tasks",
+    "refuse_repeated",
+    "resolved_parts",
+]
 
 
 def check_policies(policies):
@@ -65,7 +71,10 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
                 continue
             for text, tokens in resolved:
                 tasks[head].append(Task(policy, tokens[head], text, prefill, seed))
-        _refuse_repeated(tasks[head])
+        refuse_repeated(
+            (task.policy.name, task.policy.describe(task.budget), task.budget_text)
+            for task in tasks[head]
+        )
         for task in tasks[head]:
             if task.policy.kind != "reference":
                 checked_parts(task.policy, task.budget)
@@ -115,14 +124,15 @@ def check_shared_budget(policy, resolved):
                 )
 
 
-def _refuse_repeated(tasks):
+def refuse_repeated(lines):
+    """Refuse what a table could not tell apart: (policy, parameters, budget as asked) twice."""
     seen = set()
-    for task in tasks:
-        key = (task.policy.name, task.policy.describe(task.budget), task.budget_text)
-        if key in seen:
+    for line in lines:
+        if line in seen:
+            policy, parameters, budget = line
             raise BadArgument(
                 "the same policy or budget was given twice",
-                where=task.policy.name,
-                got=f"{key[1]} at {task.budget_text}",
+                where=policy,
+                got=f"{parameters} at {budget}",
             )
-        seen.add(key)
+        seen.add(line)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.engine.tasks import refuse_repeated
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.heads import heads_of
 from h2o_theory.live.identity import policy_fingerprint
@@ -85,22 +86,8 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
         check_budgets(policy, asked)
         check_model_suits(policy, model, positions)
         tasks += [LiveTask(policy, text, _plain(budgets, heads)) for text, budgets in asked]
-    _refuse_repeated(tasks)
+    refuse_repeated((task.policy.name, task.parameters, task.text) for task in tasks)
     return tasks
-
-
-def _refuse_repeated(tasks):
-    """Refuse what the table of results could not tell apart."""
-    seen = set()
-    for task in tasks:
-        key = task.policy.name, task.parameters, task.text, task.budget_tokens
-        if key in seen:
-            raise BadArgument(
-                "the same policy or budget was given twice",
-                where=task.policy.name,
-                got=f"{task.parameters} at {task.text}",
-            )
-        seen.add(key)
 
 
 def _plain(budgets, heads):
