@@ -1,0 +1,162 @@
+"""The house: imports go down only, the package is light to import, and tests assert something."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "h2o_theory"
+FLOORS = [
+    {"errors"},
+    {"dependencies", "kernels"},
+    {"attention", "optimum", "statistics"},
+    {"submodular"},
+    {"policies"},
+    {"engine"},
+    {"testing", "masks"},
+    {"trace"},
+    {"recorder", "guarantee", "transforms"},
+    {"recorder", "guarantee"},
+    {"analysis", "live", "sweep"},
+    {"experiments"},
+    {"figures"},
+    {"report"},
+    {"bench", "data", "traces"},
+    {"paper_checks"},
+    {"cli"},
+    {"__main__"},
+]
+LIBRARIES = {"numpy", "numba", "h2o_theory", "collections", "dataclasses", "typing", "heapq"} | {
+    "math",
+    "operator",
+    "types",
+}
+EXCEPTIONS = {"optimum/deadline.py": {"time"}}
+"""What the pure mathematics may import, and the modules that may import more."""
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imported_rooms(path):
+    """Rooms of this package that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "h2o_theory" and len(parts) > 1:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down_only(path):
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    for imported in imported_rooms(path):
+        same = imported == room
+        assert same or FLOOR[imported] < FLOOR[room], f"{room} imports {imported}"
+
+
+def calls(function):
+    """Names of the functions that a function calls."""
+    found = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return {called.id for called in found if isinstance(called, ast.Name)}
+
+
+def test_a_cached_kernel_calls_no_compiled_function_of_another_file():
+    """numba's cache would not notice a change over there; ``h2o_theory.kernels.kernel`` does."""
+    plain, compiled = {}, {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            if "njit(cache=True" in decorators:
+                plain[path, node.name] = calls(node)
+            if "njit(" in decorators or "kernel(" in decorators:
+                compiled.setdefault(node.name, set()).add(path)
+    wrong = {
+        (path.name, name, called)
+        for (path, name), names in plain.items()
+        for called in names
+        if called in compiled and (path not in compiled[called] or (path, called) not in plain)
+    }
+    assert len(plain) > 40 and not wrong
+
+
+def test_pure_maths_imports_numpy_and_numba_only():
+    for room in ("attention", "optimum", "statistics", "submodular"):
+        for path in (PACKAGE / room).glob("*.py"):
+            allowed = LIBRARIES | EXCEPTIONS.get(f"{room}/{path.name}", set())
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    roots = {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    roots = {node.module.split(".")[0]}
+                else:
+                    continue
+                assert roots <= allowed, f"{path.name}: {roots - allowed}"
+
+
+def test_importing_and_replaying_needs_no_heavy_library():
+    code = (
+        "import sys, numpy, h2o_theory\n"
+        "assert not {'numba', 'pandas', 'torch'} & set(sys.modules)\n"
+        "h2o_theory.replay; h2o_theory.open_trace\n"
+        "heavy = {'torch', 'transformers', 'matplotlib', 'networkx'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_public_names_resolve():
+    import h2o_theory
+
+    for name in h2o_theory.__all__:
+        assert getattr(h2o_theory, name) is not None
+    with pytest.raises(AttributeError):
+        h2o_theory.nothing_of_that_name  # noqa: B018
+
+
+def test_every_package_is_shipped():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    shipped = set(config["packages"])
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert shipped == found | {"h2o_theory.traces", "h2o_theory.paper_checks"}
+
+
+def test_tests_assert_something():
+    """No comparison whose result is thrown away, no test function without an assertion."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Expr):
+                assert not isinstance(node.value, ast.Compare), f"{path.name}:{node.lineno}"
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                inside = list(ast.walk(node))
+                asserts = any(isinstance(item, ast.Assert) for item in inside)
+                calls = {
+                    getattr(item.func, "attr", getattr(item.func, "id", ""))
+                    for item in inside
+                    if isinstance(item, ast.Call)
+                }
+                checked = any(
+                    name in ("raises", "run", "refused")
+                    or name.startswith(("assert_", "check_", "require_"))
+                    for name in calls
+                )
+                assert asserts or checked, f"{path.name}:{node.lineno} {node.name}"
+
+
+def test_no_machine_paths_or_unfinished_marks():
+    marks = ("TO" + "DO", "FIX" + "ME", "/wo" + "rk/", "/ro" + "ot/")
+    for path in [*MODULES, *(ROOT / "tests").rglob("*.py")]:
+        text = path.read_text()
+        assert not [mark for mark in marks if mark in text], path.name
