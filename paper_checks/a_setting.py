@@ -7,18 +7,18 @@ import math
 import numpy as np
 
 from h2o_theory.attention import renormalise
-from h2o_theory.paper_checks.algorithms import (
+from h2o_theory.policies import make_policy
+from h2o_theory.testing import random_rows, schedule_of
+from paper_checks.algorithms import (
     algorithm_1,
     algorithm_2,
     intended,
     kept_mass,
     masked_row,
 )
-from h2o_theory.paper_checks.finding import ASSUMING, FAILS, HOLDS, Finding, judge
-from h2o_theory.paper_checks.recorded import committed_trace, described, heads, interval_text
-from h2o_theory.paper_checks.subsets import is_submodular, modular
-from h2o_theory.policies import make_policy
-from h2o_theory.testing import random_rows, schedule_of
+from paper_checks.finding import ASSUMING, FAILS, HOLDS, Finding, judge
+from paper_checks.recorded import committed_trace, described, heads, interval_text
+from paper_checks.subsets import is_submodular, modular
 
 __all__ = ["alg_1", "alg_2", "def_2_1", "def_2_2", "def_4_3", "remark_d14"]
 

@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
-from h2o_theory.paper_checks.subsets import (
+from paper_checks.finding import ASSUMING, Finding, judge
+from paper_checks.subsets import (
     all_functions,
     as_set,
     coverage_functions,
@@ -14,7 +14,7 @@ from h2o_theory.paper_checks.subsets import (
     is_submodular,
     shown,
 )
-from h2o_theory.paper_checks.swaps import forgetful_instance
+from paper_checks.swaps import forgetful_instance
 
 __all__ = [
     "cor_d18",

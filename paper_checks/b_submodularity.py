@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding, judge
-from h2o_theory.paper_checks.subsets import (
+from paper_checks.finding import FAILS, HOLDS, Finding, judge
+from paper_checks.subsets import (
     all_functions,
     as_set,
     coverage_functions,
@@ -16,7 +16,7 @@ from h2o_theory.paper_checks.subsets import (
     pairs_hold,
     shown,
 )
-from h2o_theory.paper_checks.swaps import swap_run
+from paper_checks.swaps import swap_run
 
 __all__ = [
     "def_d1",

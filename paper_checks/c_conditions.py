@@ -9,12 +9,12 @@ import functools
 import numpy as np
 
 from h2o_theory.guarantee import measure_guarantee
-from h2o_theory.paper_checks.c_lemmas import step_fails
-from h2o_theory.paper_checks.finding import ASSUMING, FAILS, HOLDS, INCONSISTENT, Finding, judge
-from h2o_theory.paper_checks.recorded import committed_trace, described
 from h2o_theory.policies import make_policy
 from h2o_theory.submodular import READINGS, make_reading, refute
 from h2o_theory.testing import random_rows, schedule_of
+from paper_checks.c_lemmas import step_fails
+from paper_checks.finding import ASSUMING, FAILS, HOLDS, INCONSISTENT, Finding, judge
+from paper_checks.recorded import committed_trace, described
 
 __all__ = ["def_d23", "def_d25", "def_d28", "measured"]
 

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 
-from h2o_theory.paper_checks.attention_matrices import matrices
-from h2o_theory.paper_checks.c_conditions import measured as measured_on_trace
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding, judge
-from h2o_theory.paper_checks.swaps import forgetful_instance
+from paper_checks.attention_matrices import matrices
+from paper_checks.c_conditions import measured as measured_on_trace
+from paper_checks.finding import FAILS, HOLDS, Finding, judge
+from paper_checks.swaps import forgetful_instance
 
 __all__ = ["def_d27", "lemma_d31", "thm_4_4"]
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
+from paper_checks.finding import ASSUMING, Finding, judge
 
 __all__ = ["lemma_d29", "lemma_d30", "step_fails"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch.autograd.functional import hessian, jacobian
 
-from h2o_theory.paper_checks.finding import Finding, judge
-from h2o_theory.paper_checks.regression import Objective, random_objective, small_instances
+from paper_checks.finding import Finding, judge
+from paper_checks.regression import Objective, random_objective, small_instances
 
 __all__ = [
     "claim_d34",

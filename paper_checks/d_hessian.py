@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
-from h2o_theory.paper_checks.regression import Objective, hessian_middle
+from paper_checks.finding import ASSUMING, Finding, judge
+from paper_checks.regression import Objective, hessian_middle
 
 __all__ = ["bounded", "lemma_d47_1", "lemma_d47_2", "lemma_d48", "lemma_d48_u"]
 

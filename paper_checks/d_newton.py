@@ -6,9 +6,9 @@ import math
 import numpy as np
 import torch
 
-from h2o_theory.paper_checks.d_hessian import bounded
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
-from h2o_theory.paper_checks.regression import Objective, hessian_middle
+from paper_checks.d_hessian import bounded
+from paper_checks.finding import ASSUMING, Finding, judge
+from paper_checks.regression import Objective, hessian_middle
 
 __all__ = ["alg_4", "newton", "subsample", "thm_d49"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, OUT_OF_REACH, Finding
+from paper_checks.finding import FAILS, HOLDS, OUT_OF_REACH, Finding
 
 __all__ = ["GPUS", "MODELS", "Gpu", "Model", "obs_memory", "obs_throughput", "throughput"]
 

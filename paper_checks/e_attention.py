@@ -6,8 +6,8 @@ import numpy as np
 
 from h2o_theory.attention import SPARSITY_THRESHOLD, count_sparse
 from h2o_theory.optimum import FRACTION_BITS, optimum_at, to_fixed_point
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
-from h2o_theory.paper_checks.recorded import (
+from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
+from paper_checks.recorded import (
     bootstrap,
     committed_trace,
     described,

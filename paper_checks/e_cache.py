@@ -6,8 +6,8 @@ Open-loop: the share of the recorded attention retained, and the error of each a
 import functools
 
 from h2o_theory.engine import replay
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
-from h2o_theory.paper_checks.recorded import bootstrap, committed_trace, described, interval_text
+from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
+from paper_checks.recorded import bootstrap, committed_trace, described, interval_text
 
 __all__ = ["obs_spatten", "open_loop"]
 

@@ -11,9 +11,9 @@ from h2o_theory.experiments.quantised import quantised_cache
 from h2o_theory.experiments.removal import mask_heavy_hitters
 from h2o_theory.experiments.sparse import sparse_masks
 from h2o_theory.experiments.streaming import long_text
-from h2o_theory.paper_checks.e_cache import open_loop
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, OUT_OF_REACH, REPRODUCED, Finding
-from h2o_theory.paper_checks.running_model import (
+from paper_checks.e_cache import open_loop
+from paper_checks.finding import NOT_REPRODUCED, OUT_OF_REACH, REPRODUCED, Finding
+from paper_checks.running_model import (
     ALL_WINDOWS,
     BUDGET,
     LONG,

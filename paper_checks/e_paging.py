@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 
 from h2o_theory.optimum import belady_min
-from h2o_theory.paper_checks.attention_matrices import matrices
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding
+from paper_checks.attention_matrices import matrices
+from paper_checks.finding import FAILS, HOLDS, Finding
 
 __all__ = ["obs_belady"]
 

@@ -7,8 +7,6 @@ import numpy as np
 from h2o_theory.analysis.graph import centralities, cooccurrence_graph
 from h2o_theory.analysis.pieces import token_bytes
 from h2o_theory.analysis.words import words_of
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
-from h2o_theory.paper_checks.recorded import committed_trace, described, heads
 from h2o_theory.statistics import (
     compare_laws,
     fit_power_law,
@@ -16,6 +14,8 @@ from h2o_theory.statistics import (
     partial_spearman,
     spearman,
 )
+from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
+from paper_checks.recorded import committed_trace, described, heads
 
 __all__ = ["obs_cooccurrence", "obs_power_law"]
 

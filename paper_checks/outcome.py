@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from h2o_theory.paper_checks.finding import FAILS, VERDICTS, Finding, plain
-from h2o_theory.paper_checks.register import Statement
+from paper_checks.finding import FAILS, VERDICTS, Finding, plain
+from paper_checks.register import Statement
 
 __all__ = ["Outcome", "summary"]
 

@@ -3,6 +3,9 @@
 import ast
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +14,12 @@ import pytest
 from h2o_theory.attention import attention_rows
 from h2o_theory.cli import main
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.paper_checks import load_register, run_check, select
-from h2o_theory.paper_checks import register as register_module
-from h2o_theory.paper_checks.algorithms import algorithm_1, algorithm_2, intended
-from h2o_theory.paper_checks.finding import (
+from h2o_theory.policies import Tensors, make_policy
+from h2o_theory.testing import schedule_of
+from paper_checks import load_register, run_check, select
+from paper_checks import register as register_module
+from paper_checks.algorithms import algorithm_1, algorithm_2, intended
+from paper_checks.finding import (
     ASSUMING,
     FAILS,
     HOLDS,
@@ -26,9 +31,7 @@ from h2o_theory.paper_checks.finding import (
     judge,
     plain,
 )
-from h2o_theory.paper_checks.outcome import Outcome, summary
-from h2o_theory.policies import Tensors, make_policy
-from h2o_theory.testing import schedule_of
+from paper_checks.outcome import Outcome, summary
 
 PAPER = (
     # A. Setting
@@ -108,7 +111,7 @@ def test_every_row_names_a_check_and_every_check_has_a_row():
     assert len(named) == len(REGISTER)
     for check in named:
         module, _, name = check.partition(":")
-        function = getattr(importlib.import_module(f"h2o_theory.paper_checks.{module}"), name)
+        function = getattr(importlib.import_module(f"paper_checks.{module}"), name)
         assert function.__doc__, check
     folder = Path(register_module.__file__).parent
     prefixes = ("def_", "alg_", "remark_", "thm_", "cor_", "lemma_", "claim_", "obs_")
@@ -144,6 +147,28 @@ def test_the_register_is_what_the_check_observes(row):
         assert finding.remedy_holds is True
     if row.verdict in (REPRODUCED, NOT_REPRODUCED):
         assert "T = " in finding.effort and "[" in finding.summary, "model, text and an interval"
+
+
+def test_the_checks_are_found_in_a_checkout_that_is_not_installed():
+    """A top-level package: no install hook (``-S``), only the dependencies on the path."""
+    root = Path(register_module.__file__).parents[1]
+    dependencies = [place for place in sys.path if "site-packages" in place]
+    code = (
+        f"import sys; sys.path += {dependencies!r}\n"
+        "import paper_checks, h2o_theory\n"
+        "row, = paper_checks.select(paper_checks.load_register(), ['def-D.1'])\n"
+        "print(paper_checks.__file__, h2o_theory.__file__, paper_checks.run_check(row).verdict)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(str(root)) == 2 and "fails as stated" in done.stdout
 
 
 def test_a_drifted_verdict_is_seen():
