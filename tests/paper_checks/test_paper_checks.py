@@ -27,7 +27,7 @@ from paper_checks.finding import (
     OUT_OF_REACH,
     REPRODUCED,
     VERDICTS,
-    Finding,
+    CheckFinding,
     judge,
     plain,
 )
@@ -173,9 +173,9 @@ def test_the_checks_are_found_in_a_checkout_that_is_not_installed():
 
 def test_a_drifted_verdict_is_seen():
     row = REGISTER[0]
-    other = Finding(HOLDS, "", "")
+    other = CheckFinding(HOLDS, "", "")
     assert not row.agrees(other) and Outcome(row, other).drifted
-    unrepaired = Finding(row.verdict, "", "", remedy_holds=False)
+    unrepaired = CheckFinding(row.verdict, "", "", remedy_holds=False)
     assert not row.agrees(unrepaired) and "same test" in Outcome(row, unrepaired).difference
     assert judge(None, None) == (HOLDS, None)
     assert judge({"x": 1}, None) == (FAILS, True)
@@ -191,8 +191,8 @@ def test_ids_select_and_unknown_ones_are_named():
 
 def test_summary_counts_and_names_what_differs():
     row = next(row for row in REGISTER if row.verdict == FAILS)
-    good = Outcome(row, Finding(FAILS, "s", "e", {}, {"n": 1}, True))
-    bad = Outcome(row, Finding(HOLDS, "s", "e"))
+    good = Outcome(row, CheckFinding(FAILS, "s", "e", {}, {"n": 1}, True))
+    bad = Outcome(row, CheckFinding(HOLDS, "s", "e"))
     both = summary([good, good])
     assert "fails as stated: 2" in both and "For 2 of the 2 that fail" in both
     assert "Different from the register: 1" in summary([good, bad])
@@ -217,7 +217,7 @@ def test_command_line_refuses_an_unknown_id(capsys):
 
 
 def test_slow_checks_are_left_out_on_request(monkeypatch, capsys):
-    monkeypatch.setattr("h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "", ""))
+    monkeypatch.setattr("h2o_theory.cli.check.run_check", lambda row: CheckFinding(HOLDS, "", ""))
     assert main(["check", "--fast", "def-D.1", "obs-topk"]) == 0
     out = capsys.readouterr().out
     assert "def-D.1" in out and "obs-topk" not in out
@@ -237,7 +237,7 @@ def test_a_missing_package_is_a_row_and_not_a_drift(monkeypatch, capsys):
 
 def test_command_line_exits_with_3_on_drift(monkeypatch, capsys):
     monkeypatch.setattr(
-        "h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "changed", "made up")
+        "h2o_theory.cli.check.run_check", lambda row: CheckFinding(HOLDS, "changed", "made up")
     )
     assert main(["check", "alg-1"]) == 3
     assert "recorded: fails as stated" in capsys.readouterr().out
