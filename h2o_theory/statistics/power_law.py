@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument, NotEnoughData
-from h2o_theory.statistics.resample import Interval, percentile_interval
+from h2o_theory.statistics.resample import Interval, percentile_interval, share_interval
 
 __all__ = ["LEAST_TAIL", "LEAST_VALUES", "PowerLaw", "fit_power_law", "goodness_of_fit"]
 
@@ -134,14 +134,7 @@ def goodness_of_fit(values, law, *, replicates=500, seed=0):
         tail = law.x_min * rng.random(in_tail) ** (-1 / (law.exponent - 1))
         below = rng.choice(body, len(ordered) - in_tail) if len(body) else body
         worse += _best_tail(np.sort(np.concatenate([below, tail])), LEAST_TAIL)[2] >= law.distance
-    return _wilson(worse, replicates)
-
-
-def _wilson(successes, trials, z=1.959964):
-    p = successes / trials
-    middle = (p + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z / (1 + z * z / trials) * np.sqrt(p * (1 - p) / trials + (z / (2 * trials)) ** 2)
-    return Interval(p, max(0.0, float(middle - half)), min(1.0, float(middle + half)))
+    return share_interval(worse, replicates)
 
 
 def _positive(values):

@@ -13,6 +13,7 @@ __all__ = [
     "block_draws",
     "percentile_interval",
     "ratio_interval",
+    "share_interval",
 ]
 
 BLOCKS = 32
@@ -122,3 +123,19 @@ def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
     sums = below[chosen].sum(axis=1)
     drawn = above[chosen].sum(axis=1)[sums > 0] / sums[sums > 0]
     return percentile_interval(above.sum() / below.sum(), drawn)
+
+
+def share_interval(hits, trials, z=1.959964) -> Interval:
+    """A share with its 95 % interval (Wilson 1927), which stays within 0 and 1.
+
+    Examples
+    --------
+    >>> print(share_interval(8, 16))
+    0.5 [0.28, 0.72]
+    """
+    share = hits / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = (
+        z / (1 + z * z / trials) * np.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
+    )
+    return Interval(share, max(0.0, float(middle - half)), min(1.0, float(middle + half)))
