@@ -6,7 +6,7 @@ import pandas as pd
 from h2o_theory.engine import schedules
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.guarantee.tables import Guarantee, head_summary, step_table
+from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
 from h2o_theory.policies import parse_budgets, parse_policies
 from h2o_theory.submodular import (
     READINGS,
@@ -70,7 +70,7 @@ def measure_guarantee(
 
     Returns
     -------
-    Guarantee
+    MeasuredGuarantee
 
     Raises
     ------
@@ -106,7 +106,7 @@ def measure_guarantee(
         names = conditions.exact, conditions.approximate
         if progress:
             progress(done, len(heads), "guarantee")
-    return Guarantee(
+    return MeasuredGuarantee(
         steps=pd.concat(steps, ignore_index=True),
         heads=pd.DataFrame(summaries),
         policy=policy.name,

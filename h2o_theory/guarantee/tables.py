@@ -12,7 +12,7 @@ from h2o_theory.submodular import (
     paper_premises,
 )
 
-__all__ = ["Guarantee", "head_summary", "step_table"]
+__all__ = ["MeasuredGuarantee", "head_summary", "step_table"]
 
 _ROUNDING = 1e-9
 _PER_STEP = tuple(field.name for field in fields(Conditions) if field.type is np.ndarray)
@@ -20,7 +20,7 @@ _BOUNDS = tuple(field.name for field in fields(GuaranteeBounds) if field.name !=
 
 
 @dataclass(frozen=True, eq=False)
-class Guarantee:
+class MeasuredGuarantee:
     """The guarantee along one policy's schedule on the chosen heads of a trace.
 
     Attributes
@@ -67,7 +67,7 @@ class Guarantee:
 
 
 def step_table(layer, kv_head, conditions):
-    """One head's rows of :attr:`Guarantee.steps`."""
+    """One head's rows of :attr:`MeasuredGuarantee.steps`."""
     bounds = guarantee_bounds(conditions)
     columns = {"layer": layer, "kv_head": kv_head}
     columns |= {name: getattr(conditions, name) for name in _PER_STEP}
@@ -79,7 +79,7 @@ def step_table(layer, kv_head, conditions):
 
 
 def head_summary(layer, kv_head, conditions, steps):
-    """One head's row of :attr:`Guarantee.heads`."""
+    """One head's row of :attr:`MeasuredGuarantee.heads`."""
     half = steps["repaired"].to_numpy() < steps["ratio"].to_numpy() / 2
     last = steps.iloc[-1]
     return {

@@ -24,13 +24,13 @@ from h2o_theory.optimum.sums import (
     usable,
 )
 
-__all__ = ["Interval", "optimum_interval"]
+__all__ = ["OptimumInterval", "optimum_interval"]
 
 _STEPS_PER_SCHEDULE = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:
+class OptimumInterval:
     """Proof that the optimum J_OPT(k) lies in ``lower .. upper``, both attained by what is here.
 
     Attributes
@@ -110,7 +110,7 @@ def optimum_interval(rows, budget, *, prefill=0, steps=60, time_limit=None):
 
     Returns
     -------
-    Interval
+    OptimumInterval
         ``check_certificate(to_fixed_point(rows), interval.schedule)`` recomputes both sides.
 
     Raises
@@ -148,7 +148,7 @@ def optimum_interval(rows, budget, *, prefill=0, steps=60, time_limit=None):
     evicted_at.flags.writeable = False
     prices.flags.writeable = False
     schedule = Schedule(budget, prefill, lower, evicted_at, prices, upper, method)
-    return Interval(lower, upper, schedule, status, taken, method, tokens)
+    return OptimumInterval(lower, upper, schedule, status, taken, method, tokens)
 
 
 def _search(rows, budget, prefill, masses, steps, end):

@@ -25,11 +25,11 @@ from h2o_theory.statistics.resample import (
     ratio_interval,
 )
 from h2o_theory.statistics.survival import median_survival, survival_curve
-from h2o_theory.statistics.tails import ALTERNATIVES, Comparison, compare_laws
+from h2o_theory.statistics.tails import ALTERNATIVES, LawComparison, compare_laws
 
 __all__ = [
     "ALTERNATIVES",
-    "Comparison",
+    "LawComparison",
     "Interval",
     "Permutation",
     "PowerLaw",

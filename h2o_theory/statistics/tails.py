@@ -6,13 +6,13 @@ import numpy as np
 
 from h2o_theory.dependencies import require
 
-__all__ = ["ALTERNATIVES", "Comparison", "compare_laws"]
+__all__ = ["ALTERNATIVES", "LawComparison", "compare_laws"]
 
 ALTERNATIVES = ("log-normal", "exponential", "truncated power law")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LawComparison:
     """A likelihood-ratio test of the power law against another law.
 
     Attributes
@@ -58,7 +58,7 @@ def compare_laws(values, law):
 
     Returns
     -------
-    list of Comparison
+    list of LawComparison
 
     Raises
     ------
@@ -79,10 +79,10 @@ def compare_laws(values, law):
         total, spread = difference.sum(), difference.std()
         flat = spread <= 1e-12
         p = 1.0 if flat else special.erfc(abs(total) / (np.sqrt(2 * len(u)) * spread))
-        found.append(Comparison(name, float(total), float(p), nested=False))
+        found.append(LawComparison(name, float(total), float(p), nested=False))
     better = max(0.0, float(_truncated(u, law.exponent) - ours.sum()))
     p = float(special.chdtrc(1, 2 * better))
-    found.append(Comparison("truncated power law", -better, p, nested=True))
+    found.append(LawComparison("truncated power law", -better, p, nested=True))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Upper bounds on the best set from any set, and the factors that greedy is guaranteed to reach."""
+"""Upper bounds on the best set from any set, curvature, and the factors greedy is sure to reach."""
 
 import numpy as np
 
@@ -8,12 +8,11 @@ from h2o_theory.submodular.arguments import require_members
 
 __all__ = [
     "curvature_factor",
-    "greedy_curvature_factor",
     "greedy_factor",
     "noisy_greedy_bound",
     "online_bound",
     "prefix_bound",
-    "ratio_factor",
+    "total_curvature",
 ]
 
 
@@ -95,6 +94,40 @@ def greedy_factor(size):
     return 1.0 - (1.0 - 1.0 / size) ** size
 
 
+def total_curvature(function):
+    r"""``c = 1 - min_j [f(V) - f(V - j)] / f(j)``: how much of its worth an element can lose.
+
+    Parameters
+    ----------
+    function : SetFunction
+        Declared submodular; elements with f(j) = 0 do not count.
+
+    Returns
+    -------
+    float
+        0 (modular) to 1. On attention rows it is about 1, since the last key of a set that has
+        all others adds next to nothing: then it says no more than 1 - 1/e does.
+
+    Raises
+    ------
+    BadArgument
+        ``function`` is not declared submodular.
+
+    Notes
+    -----
+    n gains and n losses.
+
+    Source: Conforti, Cornuejols 1984.
+    """
+    _require_submodular(function)
+    empty = function.select()
+    alone = empty.gains(empty.outside())
+    last = function.select(range(function.size)).losses()
+    counted = alone > 0
+    shares = last[counted] / alone[counted]
+    return float(np.clip(1 - shares.min(initial=1.0), 0.0, 1.0))
+
+
 def curvature_factor(curvature, size):
     """``(1 - (1 - c/k)^k) / c``, and 1 for c = 0: greedy at total curvature c.
 
@@ -107,31 +140,6 @@ def curvature_factor(curvature, size):
     # expm1 and log1p: the difference from 1 is lost in rounding where c is tiny.
     inner = np.log1p(-curvature / size) if curvature < size else -np.inf
     return float(-np.expm1(size * inner) / curvature)
-
-
-def greedy_curvature_factor(curvature, size):
-    r"""``1 - c_g (k - 1) / k``: greedy at greedy curvature c_g, see :func:`greedy_curvature`.
-
-    Proof. At step i (from 0) at least k - i elements of the best set O are not chosen yet, so the
-    gain is at least (1 - c_g) times the (i+1)-th largest f(o), and at step 0 the largest f(o)
-    itself, which is at least a k-th of their sum. Summed over the steps:
-    f(S) >= (1 - c_g) sum f(o) + c_g sum f(o) / k, and sum f(o) >= f(O).
-
-    Source: Conforti, Cornuejols 1984.
-    """
-    size = require_at_least(size, 1, "size")
-    return 1.0 - _require_share(curvature, "curvature") * (size - 1) / size
-
-
-def ratio_factor(ratio, size):
-    """``1 - (1 - g/k)^k``, at least ``1 - e^-g``: greedy at submodularity ratio g, f monotone.
-
-    See :func:`submodularity_ratio`; 1 for a submodular f.
-
-    Source: Das, Kempe 2011.
-    """
-    size = require_at_least(size, 1, "size")
-    return 1.0 - (1.0 - _require_share(ratio, "ratio") / size) ** size
 
 
 def noisy_greedy_bound(optimum, size, noise):
@@ -175,3 +183,12 @@ def _require_share(number, name):
     if not 0 <= number <= 1:
         raise BadArgument("not a share", where=name, got=number, expected="0 to 1")
     return number
+
+
+def _require_submodular(function):
+    if not function.properties.submodular:
+        raise BadArgument(
+            "curvature is defined for submodular functions",
+            where="function",
+            got=repr(function),
+        )

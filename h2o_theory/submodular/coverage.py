@@ -1,4 +1,4 @@
-"""Coverage: how much of a universe the chosen sets cover, plain, weighted, or up to saturation."""
+"""Coverage: how much of a universe the chosen sets cover, plain or weighted."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from h2o_theory.optimum.shapes import capped
 from h2o_theory.submodular.arguments import require_members, require_weights
 from h2o_theory.submodular.row_sums import RowSums
 
-__all__ = ["coverage", "saturated_coverage", "weighted_coverage"]
+__all__ = ["coverage", "weighted_coverage"]
 
 
 def coverage(sets, universe):
@@ -56,32 +56,3 @@ def weighted_coverage(sets, weights, *, name="weighted coverage"):
     for j, items in enumerate(sets):
         covers[require_members(items, weights.size, f"sets[{j}]"), j] = 1.0
     return RowSums(name, covers, capped(1.0), weights)
-
-
-def saturated_coverage(similarity, share):
-    """``f(S) = sum_i min(C_i(S), share * C_i(V))``, ``C_i(S) = sum_{j in S} similarity[i, j]``.
-
-    An item counts as served once the chosen elements give it that share of what all would.
-
-    Parameters
-    ----------
-    similarity : array_like [m, n]
-        Finite, at least 0.
-    share : float
-        Above 0 and at most 1.
-
-    Returns
-    -------
-    RowSums
-        Normalised, monotone, submodular.
-
-    Notes
-    -----
-    Source: Lin, Bilmes 2011. Computed as ``sum_i share C_i(V) min(1, C_i(S) / (share C_i(V)))``.
-    """
-    similarity = require_weights(similarity, 2, "similarity")
-    if not 0 < share <= 1:
-        raise BadArgument("not a share", where="share", got=share, expected="above 0, at most 1")
-    limits = share * similarity.sum(axis=1)
-    scaled = similarity / np.where(limits > 0, limits, 1.0)[:, None]
-    return RowSums("saturated coverage", scaled, capped(1.0), limits)

@@ -131,7 +131,7 @@ def _successors(cache, step, size):
                     yield (*kept, j)
 
 
-class _Callable(DynamicFunction):
+class _CallableDynamic(DynamicFunction):
     """A dynamic function that the user wrote."""
 
     def __init__(self, function, name, tokens, properties):
@@ -183,4 +183,4 @@ def dynamic_function(function, tokens, *, name="function", **properties):
             got=", ".join(properties),
             expected=", ".join(Properties.__dataclass_fields__),
         ) from None
-    return _Callable(function, name, require_size(tokens), declared)
+    return _CallableDynamic(function, name, require_size(tokens), declared)

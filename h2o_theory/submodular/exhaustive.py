@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.submodular.result import Guarantee, Maximised, require_cardinality
+from h2o_theory.submodular.result import ApproximationGuarantee, Maximised, require_cardinality
 
 __all__ = ["MOST_SETS", "exhaustive_maximum"]
 
@@ -47,7 +47,7 @@ def exhaustive_maximum(function, size):
             where="exhaustive_maximum",
             got=sets,
             expected=f"at most {MOST_SETS}",
-            hint="Use milp_optimum, or greedy with its bound.",
+            hint="Use greedy with its bound.",
         )
     best = function.select()
     value, members = best.value, ()
@@ -66,7 +66,7 @@ def exhaustive_maximum(function, size):
         members,
         selection.value,
         selection.value,
-        Guarantee(1.0, source),
+        ApproximationGuarantee(1.0, source),
         "exhaustive",
         size,
         sets,

@@ -28,16 +28,6 @@ class FacilityLocation(SetFunction):
     def select(self, members=()):
         return _ServedSelection(self, members)
 
-    @property
-    def parts(self):
-        return self.columns.shape[1]
-
-    def lines(self, members):
-        """One line for each item: how much better than now each element would serve it."""
-        best = self.columns[list(members)].max(axis=0, initial=0.0)
-        gains = np.maximum(self.columns.T - best[:, None], 0.0)
-        return np.arange(self.parts), np.column_stack([best, gains])
-
 
 class _ServedSelection(Selection):
     """Keeps how well each item is served."""
@@ -54,9 +44,6 @@ class _ServedSelection(Selection):
 
     def losses(self):
         return -self._replaced(np.zeros_like(self._best))
-
-    def swaps(self, j):
-        return self._replaced(self.function.columns[j])
 
     def _replaced(self, newcomer):
         """Change of f when each member in turn makes way for the given similarities."""

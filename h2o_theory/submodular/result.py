@@ -8,11 +8,11 @@ from h2o_theory.errors import BadBudget
 from h2o_theory.optimum.arguments import require_integer
 from h2o_theory.submodular.bounds import online_bound
 
-__all__ = ["Guarantee", "Maximised", "certified", "require_cardinality"]
+__all__ = ["ApproximationGuarantee", "Maximised", "certified", "require_cardinality"]
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class ApproximationGuarantee:
     """A promise made before the run: ``f(S) >= factor * OPT - loss``.
 
     Attributes
@@ -21,14 +21,11 @@ class Guarantee:
     source : str
         Where it is proved, and under which assumptions.
     loss : float
-    expected : bool
-        It holds for the expected value over the algorithm's random choices only.
     """
 
     factor: float
     source: str
     loss: float = 0.0
-    expected: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Maximised:
     upper : float
         No set of at most k elements is worth more; infinite where f is not declared monotone and
         submodular and nothing else proves a bound.
-    guarantee : Guarantee or None
+    guarantee : ApproximationGuarantee or None
         None where none is known.
     method : str
     size : int
@@ -58,7 +55,7 @@ class Maximised:
     members: tuple
     value: float
     upper: float
-    guarantee: Guarantee | None
+    guarantee: ApproximationGuarantee | None
     method: str
     size: int
     evaluations: int

@@ -40,24 +40,6 @@ class RowSums(SetFunction):
     def select(self, members=()):
         return _RowSelection(self, members)
 
-    @property
-    def parts(self):
-        return len(self.scales)
-
-    def lines(self, members):
-        """Two lines for each row: the gains at the set, and the slope of h at its mass."""
-        masses = self.columns[list(members)].sum(axis=0)
-        weights = self.columns.T
-        here = self.shape.value(masses)
-        gains = self.shape.value(masses[:, None] + weights) - here[:, None]
-        gains[:, list(members)] = 0.0
-        by_gain = np.column_stack([here, gains])
-        slopes = self.shape.slope(masses)
-        above = self.shape.intercept(slopes, weights.sum(axis=1))
-        by_slope = np.column_stack([above, slopes[:, None] * weights])
-        part = np.tile(np.arange(self.parts), 2)
-        return part, np.vstack([by_gain, by_slope]) * self.scales[part, None]
-
     def worth(self, masses):
         """f of a set with the given row masses [..., R]."""
         return self.shape.value(masses) @ self.scales
@@ -78,9 +60,6 @@ class _RowSelection(Selection):
 
     def losses(self):
         return -self._changes(self.members, self._masses, sign=-1.0)
-
-    def swaps(self, j):
-        return self._changes(self.members, self._masses + self.function.columns[j], sign=-1.0)
 
     def _changes(self, elements, masses, sign=1.0):
         """f at ``masses`` with each element added or taken away, less the present value."""

@@ -63,28 +63,6 @@ class SetFunction:
         """A :class:`Selection` that starts from the given elements."""
         return Selection(self, members)
 
-    @property
-    def parts(self):
-        """Into how many functions that sum to f it splits, for :meth:`lines`."""
-        return 1
-
-    def lines(self, members):
-        """Linear functions above the parts of a monotone submodular f, exact at the given set.
-
-        Returns
-        -------
-        part : numpy.ndarray [L] int
-            Which part each line bounds.
-        line : numpy.ndarray [L, 1 + n]
-            ``part(X) <= line[0] + sum_{j in X} line[1 + j]`` for every X.
-        """
-        selection = self.select(members)
-        outside = selection.outside()
-        line = np.zeros((1, 1 + self.size))
-        line[0, 0] = selection.value
-        line[0, 1 + outside] = np.maximum(selection.gains(outside), 0.0)
-        return np.zeros(1, dtype=np.int64), line
-
 
 class Selection:
     """A set that grows and shrinks one element at a time, and what each change is worth.
@@ -124,11 +102,6 @@ class Selection:
         """f(S) - f(S - u) for each member u, float64, in the order of ``members``."""
         rest = [[u for u in self.members if u != gone] for gone in self.members]
         return np.array([self.value - self.function.value(others) for others in rest])
-
-    def swaps(self, j):
-        """f(S - u + j) - f(S) for each member u and one element j outside, float64."""
-        rest = [[u for u in self.members if u != gone] for gone in self.members]
-        return np.array([self.function.value([*others, j]) - self.value for others in rest])
 
     def add(self, j):
         """Make j a member."""

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from h2o_theory.submodular.curvature import total_curvature
-from h2o_theory.submodular.result import Guarantee, certified, require_cardinality
+from h2o_theory.submodular.bounds import total_curvature
+from h2o_theory.submodular.result import ApproximationGuarantee, certified, require_cardinality
 
 __all__ = ["removal_greedy", "top_k"]
 
@@ -41,7 +41,9 @@ def top_k(function, size):
     if function.properties.submodular:
         factor = max(factor, 1 - total_curvature(function))
         source = "total curvature and the best element, proved here"
-    return certified(selection, size, "top-k", function.size, guarantee=Guarantee(factor, source))
+    return certified(
+        selection, size, "top-k", function.size, guarantee=ApproximationGuarantee(factor, source)
+    )
 
 
 def removal_greedy(function, size):
@@ -83,7 +85,7 @@ def removal_greedy(function, size):
     guarantee = None
     if function.properties.submodular:
         source = "total curvature, proved here"
-        guarantee = Guarantee((1 - total_curvature(function)) ** 2, source)
+        guarantee = ApproximationGuarantee((1 - total_curvature(function)) ** 2, source)
     return certified(
         selection,
         size,

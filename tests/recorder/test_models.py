@@ -15,7 +15,7 @@ import torch
 import transformers
 from recorder_models import tiny_model
 
-from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
+from h2o_theory.errors import BadArgument, CannotWrite, MissingDependency, ModelNotFound
 from h2o_theory.recorder import load_model, model_cache
 from h2o_theory.recorder.quiet import quiet
 

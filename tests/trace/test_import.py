@@ -186,10 +186,13 @@ def test_attention_sinks_leave_rows_below_one(tmp_path):
 
 
 FAULTS = {
-    "NaN": (lambda a: a.__setitem__((2, 1, 4, 2), np.nan), "NaN.*layer 2, head 1, row 4, key 2"),
-    "negative": (lambda a: a.__setitem__((0, 2, 6, 1), -0.25), "layer 0, head 2, row 6: .*negative"),
-    "future": (lambda a: a.__setitem__((1, 3, 6, 7), 0.25), "layer 1, head 3, row 6: .*future"),
-    "sum": (lambda a: a[1, 0, 9].__imul__(1.03), "layer 1, head 0, row 9: .*sum to one"),
+    "NaN": (lambda a: a.__setitem__((2, 1, 4, 2), np.nan), "layer 2, head 1, row 4, key 2.*NaN"),
+    "negative": (
+        lambda a: a.__setitem__((0, 2, 6, 1), -0.25),
+        "layer 0, head 2, row 6.*negative",
+    ),
+    "future": (lambda a: a.__setitem__((1, 3, 6, 7), 0.25), "layer 1, head 3, row 6.*future"),
+    "sum": (lambda a: a[1, 0, 9].__imul__(1.03), "layer 1, head 0, row 9.*sum to one"),
 }
 
 

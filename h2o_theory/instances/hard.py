@@ -8,20 +8,20 @@ from typing import NamedTuple
 import numpy as np
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.instances.families import require_generator
 from h2o_theory.optimum.arguments import require_at_least, require_budget
-from h2o_theory.optimum.instances import require_generator
 
-__all__ = ["OnlineLimit", "TRAPS", "lookalikes", "online_limit", "surprise", "trap"]
+__all__ = ["OnlineLimit", "TRAPS", "lookalike_rows", "online_limit", "surprise_rows", "trap_rows"]
 
 
 class OnlineLimit(NamedTuple):
-    """The ratio that no online policy exceeds on :func:`lookalikes`, and the rows that show it."""
+    """The ratio no online policy exceeds on :func:`lookalike_rows`, and the rows that show it."""
 
     ratio: float
     rows: int
 
 
-def surprise(tokens, rng):
+def surprise_rows(tokens, rng):
     """Rows of no attention at all, then one that puts all mass on a random older token.
 
     Theorem. No online policy, randomised or not, retains more than ``(k-1)/(T-1)`` of it in
@@ -47,7 +47,7 @@ def surprise(tokens, rng):
 
 
 def online_limit(tokens, budget):
-    """The best that any online policy can expect on :func:`lookalikes` of this length and budget.
+    """The best any online policy can expect on :func:`lookalike_rows` of this length and budget.
 
     With n rows alike, a policy holds the token that matters with probability at most (k-1)/n::
 
@@ -75,7 +75,7 @@ def online_limit(tokens, budget):
     return OnlineLimit(float(ratio[best]), int(alike[best]))
 
 
-def lookalikes(tokens, budget, rng):
+def lookalike_rows(tokens, budget, rng):
     """Rows that attend only to themselves, then rows that attend only to one of those tokens.
 
     The number of rows alike is that of :func:`online_limit`, and the token is drawn uniformly from
@@ -102,7 +102,7 @@ def lookalikes(tokens, budget, rng):
     return rows
 
 
-def trap(policy, tokens, budget):
+def trap_rows(policy, tokens, budget):
     """Rows on which the named policy retains almost nothing of what the optimum retains.
 
     =========  ==================================================================================
