@@ -23,6 +23,7 @@ from h2o_theory.statistics.resample import (
     block_draws,
     percentile_interval,
     ratio_interval,
+    share_interval,
 )
 from h2o_theory.statistics.survival import median_survival, survival_curve
 from h2o_theory.statistics.tails import ALTERNATIVES, LawComparison, compare_laws
@@ -48,6 +49,7 @@ __all__ = [
     "percentile_interval",
     "permutation_within",
     "ratio_interval",
+    "share_interval",
     "spearman",
     "support_for",
     "survival_curve",

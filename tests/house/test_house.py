@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors"},
-    {"dependencies", "kernels"},
+    {"annotations", "dependencies", "kernels"},
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
