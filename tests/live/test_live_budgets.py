@@ -200,5 +200,5 @@ def test_the_command_takes_rules_and_matrices(folder, tmp_path, capsys):  # noqa
     assert rows[1]["budget_tokens"] == 14 and rows[1]["cell"] not in set(cells["cell"])
     assert main([*command, "--budget", "ada:20%", "--prefill", "40"]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("h2o-theory: BadBudget: the budget rule reads recorded rows")
+    assert error.startswith("h2o-theory: BadBudget: ada(20%): the budget rule reads recorded rows")
     assert "ada(20%)" in error and "Call it on a trace" in error
