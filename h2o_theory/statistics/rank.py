@@ -12,6 +12,7 @@ __all__ = [
     "LEAST_PAIRS",
     "Permutation",
     "kendall",
+    "partial_rank_correlation",
     "partial_spearman",
     "partial_permutation",
     "permutation_within",
@@ -111,6 +112,11 @@ def partial_spearman(x, y, controls, *, replicates=1000, seed=0, resamples=None)
         if np.isfinite(again):
             drawn.append(again)
     return percentile_interval(_defined(value), drawn)
+
+
+def partial_rank_correlation(x, y, controls) -> float:
+    """The value of :func:`partial_spearman` alone; the same errors."""
+    return _defined(_partial(*_usable(x, y, controls)))
 
 
 def partial_permutation(x, y, controls, *, replicates=1000, seed=0):

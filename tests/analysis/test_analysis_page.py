@@ -29,7 +29,7 @@ def real(committed_trace):
 
 
 def no_gaps(analysis):
-    """No table holds NaN, NA or None, and every number of the ledger lies in its interval."""
+    """No table holds NaN, NA or None, and every number of the measurements lies in its interval."""
     for name, table in analysis.tables.items():
         assert not table.isna().any().any(), name
     measures = analysis.tables["measures"]
@@ -88,7 +88,7 @@ def test_figures_draw_the_tables(real):
     assert any(
         np.array_equal(line.get_ydata(), real.tables["evolution"].local_future) for line in lines
     )
-    for draw in (figures.association_figure, figures.hitter_map_figure):
+    for draw in (figures.association_figure, figures.heavy_hitter_map_figure):
         caption = draw(real).get_supxlabel()
         for word in ("smollm2-135m", "demo_text.txt", "T = 512"):
             assert word in caption
@@ -146,6 +146,14 @@ def test_too_little_text_is_said_plainly(case, tmp_path):
         page = write_analysis(analysis, tmp_path / "out").read_text()
         assert "Not enough data" in page
         assert not re.search(r"\bnan\b", re.sub(r"data:[^\"]+", "", page).lower())
+
+
+@pytest.mark.parametrize("tokens", [80, 100, 140, 200])
+@pytest.mark.parametrize("start", [0, 100, 200, 300])
+def test_a_short_text_is_analysed_wherever_it_begins(tokens, start, committed_trace):
+    strings = ht.open_trace(committed_trace).spec.token_strings[start : start + tokens]
+    analysis = analyze(made_up_trace(tokens, strings, layers=1, seed=start), **QUICK)
+    assert no_gaps(analysis) and len(analysis.tables["not_enough_data"])
 
 
 def test_uniform_attention_is_no_concentration():
