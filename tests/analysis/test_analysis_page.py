@@ -13,9 +13,15 @@ from commands import refused
 import h2o_theory as ht
 from h2o_theory import figures
 from h2o_theory.analysis import Analysis, analyze
+from h2o_theory.analysis.association import association, label_control, word_table
 from h2o_theory.analysis.findings import VERDICTS
+from h2o_theory.analysis.graph import centralities, cooccurrence_graph
+from h2o_theory.analysis.measurements import Measurements
+from h2o_theory.analysis.pieces import token_bytes
+from h2o_theory.analysis.survey import survey_rows
+from h2o_theory.analysis.words import words_of
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, MissingDependency, OutputExists
+from h2o_theory.errors import BadArgument, MissingDependency, NotEnoughData, OutputExists
 from h2o_theory.report import analysis as page_module
 from h2o_theory.report import write_analysis
 from h2o_theory.statistics import gini, top_share
@@ -150,9 +156,23 @@ def test_too_little_text_is_said_plainly(case, tmp_path):
 
 @pytest.mark.parametrize("tokens", [80, 100, 140, 200])
 @pytest.mark.parametrize("start", [0, 100, 200, 300])
-def test_a_short_text_is_analysed_wherever_it_begins(tokens, start, committed_trace):
+def test_words_of_a_short_text_are_measured_or_said_to_be_too_few(tokens, start, committed_trace):
     strings = ht.open_trace(committed_trace).spec.token_strings[start : start + tokens]
-    analysis = analyze(made_up_trace(tokens, strings, layers=1, seed=start), **QUICK)
+    trace = made_up_trace(tokens, strings, layers=1, seed=start)
+    survey, words, found = survey_rows(trace), words_of(token_bytes(trace)), Measurements()
+    received = survey.received()
+    try:
+        assert len(label_control(words, received, survey.n_sink, 5, times=20)) == 20
+    except NotEnoughData as error:
+        assert "not enough data" in str(error)
+    ranks = centralities(cooccurrence_graph(words, 5))
+    words = word_table(words, received, survey.n_sink, ranks)
+    assert len(association(words, found, "text", replicates=50)) or len(found.missing())
+
+
+def test_a_short_text_is_analysed(committed_trace):
+    strings = ht.open_trace(committed_trace).spec.token_strings[:80]
+    analysis = analyze(made_up_trace(80, strings, layers=1), **QUICK)
     assert no_gaps(analysis) and len(analysis.tables["not_enough_data"])
 
 
