@@ -241,7 +241,9 @@ def test_the_context_is_checked_for_all_texts_before_the_first(tmp_path):
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("texts, match", [([], "set: at least one text"), (["a", " "], "set, text 2: .*empty")])
+@pytest.mark.parametrize(
+    "texts, match", [([], "set: at least one text"), (["a", " "], "set, text 2: .*empty")]
+)
 def test_bad_sets_of_texts(tmp_path, texts, match):
     with pytest.raises(TextError, match=match):
         record_texts(loaded(), texts, None, tmp_path / "all", text_name="set")
