@@ -1,6 +1,7 @@
 """What was measured of the guarantee, as two tables: one row per step, one row per head."""
 
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,7 +67,7 @@ class MeasuredGuarantee:
     model: str
 
 
-def step_table(layer, kv_head, conditions):
+def step_table(layer: int, kv_head: int, conditions: Conditions) -> pd.DataFrame:
     """One head's rows of :attr:`MeasuredGuarantee.steps`."""
     bounds = guarantee_bounds(conditions)
     columns = {"layer": layer, "kv_head": kv_head}
@@ -78,7 +79,9 @@ def step_table(layer, kv_head, conditions):
     return table
 
 
-def head_summary(layer, kv_head, conditions, steps):
+def head_summary(
+    layer: int, kv_head: int, conditions: Conditions, steps: pd.DataFrame
+) -> dict[str, Any]:
     """One head's row of :attr:`MeasuredGuarantee.heads`."""
     half = steps["repaired"].to_numpy() < steps["ratio"].to_numpy() / 2
     last = steps.iloc[-1]

@@ -1,9 +1,12 @@
 """Intervals by resampling, for data along a text, whose neighbours are alike."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import NotEnoughData
 
 __all__ = [
@@ -32,11 +35,13 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-def block_draws(length, replicates, seed=0, *, first=0):
+def block_draws(
+    length: int, replicates: int, seed: int = 0, *, first: int = 0
+) -> Iterator[IntArray]:
     """Indices of resampled texts, made of blocks of consecutive positions drawn with replacement.
 
     The positions ``first .. length`` are cut into :data:`BLOCKS` blocks of nearly equal length;
@@ -69,7 +74,7 @@ def block_draws(length, replicates, seed=0, *, first=0):
         yield np.concatenate([blocks[i] for i in rng.integers(BLOCKS, size=BLOCKS)])
 
 
-def percentile_interval(value, draws):
+def percentile_interval(value: float, draws: ArrayLike) -> Interval:
     """The estimate with the 2.5 and 97.5 percentiles of its resampled values.
 
     The ends are widened to include the estimate, which a biased statistic can leave outside.
@@ -79,7 +84,9 @@ def percentile_interval(value, draws):
     return Interval(float(value), float(min(low, value)), float(max(high, value)))
 
 
-def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
+def ratio_interval(
+    numerator: ArrayLike, denominator: ArrayLike, *, replicates: int = 1000, seed: int = 0
+) -> Interval:
     r"""A ratio of sums along a text with a block-bootstrap interval.
 
     .. math:: \hat r = \frac{\sum_j a_j}{\sum_j b_j}
@@ -125,7 +132,7 @@ def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
     return percentile_interval(above.sum() / below.sum(), drawn)
 
 
-def share_interval(hits, trials, z=1.959964) -> Interval:
+def share_interval(hits: int, trials: int, z: float = 1.959964) -> Interval:
     """A share with its 95 % interval (Wilson 1927), which stays within 0 and 1.
 
     Examples

@@ -1,10 +1,13 @@
 """Upper bounds on the best set from any set, curvature, and the factors greedy is sure to reach."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_at_least
 from h2o_theory.submodular.arguments import require_members
+from h2o_theory.submodular.set_function import Selection, SetFunction
 
 __all__ = [
     "curvature_factor",
@@ -16,7 +19,7 @@ __all__ = [
 ]
 
 
-def online_bound(selection, size):
+def online_bound(selection: Selection, size: int) -> float:
     r"""An upper bound on every set of at most k elements, from any set S however obtained.
 
     .. math:: \mathrm{OPT}_k \le f(S) + \sum \text{ of the } k \text{ largest } f(j \mid S)
@@ -53,7 +56,7 @@ def online_bound(selection, size):
     return float(selection.value + largest.sum())
 
 
-def prefix_bound(function, order, size):
+def prefix_bound(function: SetFunction, order: Iterable[int], size: int) -> float:
     """The least :func:`online_bound` over all prefixes of an order of elements, tighter than one.
 
     Parameters
@@ -85,7 +88,7 @@ def prefix_bound(function, order, size):
     return best
 
 
-def greedy_factor(size):
+def greedy_factor(size: int) -> float:
     """``1 - (1 - 1/k)^k``, above 1 - 1/e: greedy on monotone submodular f with f(empty) = 0.
 
     Source: Nemhauser, Wolsey, Fisher 1978.
@@ -94,7 +97,7 @@ def greedy_factor(size):
     return 1.0 - (1.0 - 1.0 / size) ** size
 
 
-def total_curvature(function):
+def total_curvature(function: SetFunction) -> float:
     r"""``c = 1 - min_j [f(V) - f(V - j)] / f(j)``: how much of its worth an element can lose.
 
     Parameters
@@ -128,7 +131,7 @@ def total_curvature(function):
     return float(np.clip(1 - shares.min(initial=1.0), 0.0, 1.0))
 
 
-def curvature_factor(curvature, size):
+def curvature_factor(curvature: float, size: int) -> float:
     """``(1 - (1 - c/k)^k) / c``, and 1 for c = 0: greedy at total curvature c.
 
     Source: Conforti, Cornuejols 1984.
@@ -142,7 +145,7 @@ def curvature_factor(curvature, size):
     return float(-np.expm1(size * inner) / curvature)
 
 
-def noisy_greedy_bound(optimum, size, noise):
+def noisy_greedy_bound(optimum: float, size: int, noise: float) -> float:
     """What greedy reaches at least when each marginal gain it sees is wrong by up to ``noise``.
 
     ``f(S) >= (1 - q) OPT - 2 k noise (1 - q)``, ``q = (1 - 1/k)^k``.
@@ -170,7 +173,7 @@ def noisy_greedy_bound(optimum, size, noise):
     return greedy_factor(size) * (optimum - 2.0 * size * noise)
 
 
-def _require_declared(function):
+def _require_declared(function: SetFunction) -> None:
     if not (function.properties.monotone and function.properties.submodular):
         raise BadArgument(
             "the online bound needs a monotone submodular function",
@@ -179,13 +182,13 @@ def _require_declared(function):
         )
 
 
-def _require_share(number, name):
+def _require_share(number: float, name: str) -> None:
     if not 0 <= number <= 1:
         raise BadArgument("not a share", where=name, got=number, expected="0 to 1")
     return number
 
 
-def _require_submodular(function):
+def _require_submodular(function: SetFunction) -> None:
     if not function.properties.submodular:
         raise BadArgument(
             "curvature is defined for submodular functions",

@@ -1,6 +1,9 @@
 """Coverage: how much of a universe the chosen sets cover, plain or weighted."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.shapes import capped
@@ -10,7 +13,7 @@ from h2o_theory.submodular.row_sums import RowSums
 __all__ = ["coverage", "weighted_coverage"]
 
 
-def coverage(sets, universe):
+def coverage(sets: Sequence[Iterable[int]], universe: int) -> RowSums:
     """``f(S) = |union of the sets C_j, j in S|`` (Definition D.2 of the H2O paper).
 
     Parameters
@@ -33,7 +36,9 @@ def coverage(sets, universe):
     return weighted_coverage(sets, np.ones(universe), name="coverage")
 
 
-def weighted_coverage(sets, weights, *, name="weighted coverage"):
+def weighted_coverage(
+    sets: Sequence[Iterable[int]], weights: ArrayLike, *, name: str = "weighted coverage"
+) -> RowSums:
     """``f(S) = sum of the weights of all items covered by some C_j, j in S``.
 
     Parameters

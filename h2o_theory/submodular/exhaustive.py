@@ -1,11 +1,13 @@
 """The exact best set by looking at all of them."""
 
+from collections.abc import Iterator
 from math import comb
 
 import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.result import ApproximationGuarantee, Maximised, require_cardinality
+from h2o_theory.submodular.set_function import SetFunction
 
 __all__ = ["MOST_SETS", "exhaustive_maximum"]
 
@@ -13,7 +15,7 @@ MOST_SETS = 2_000_000
 """More sets than this are refused."""
 
 
-def exhaustive_maximum(function, size):
+def exhaustive_maximum(function: SetFunction, size: int) -> Maximised:
     """The best set of at most k elements, whatever f is.
 
     Parameters
@@ -74,7 +76,7 @@ def exhaustive_maximum(function, size):
     )
 
 
-def _prefixes(function, size):
+def _prefixes(function: SetFunction, size: int) -> Iterator[tuple[int, ...]]:
     """All ascending tuples of fewer than k elements, the empty one first."""
     stack = [()]
     while stack:

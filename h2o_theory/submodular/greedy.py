@@ -1,19 +1,28 @@
 """Greedy maximisation, plain, lazy, and with a noisy oracle. Ties: the lowest index."""
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.bounds import greedy_factor
-from h2o_theory.submodular.result import ApproximationGuarantee, certified, require_cardinality
+from h2o_theory.submodular.result import (
+    ApproximationGuarantee,
+    Maximised,
+    certified,
+    require_cardinality,
+)
+from h2o_theory.submodular.set_function import Selection, SetFunction
 
 __all__ = ["greedy", "lazy_greedy", "noisy_greedy"]
 
 _NWF = "Nemhauser, Wolsey, Fisher 1978: monotone submodular, f(empty) = 0"
 
 
-def greedy(function, size):
+def greedy(function: SetFunction, size: int) -> Maximised:
     """Add the element of the largest marginal gain, k times.
 
     Parameters
@@ -51,7 +60,7 @@ def greedy(function, size):
     )
 
 
-def lazy_greedy(function, size):
+def lazy_greedy(function: SetFunction, size: int) -> Maximised:
     """:func:`greedy` that computes a gain anew only when an outdated one could still be largest.
 
     Gains of a submodular function never grow, so an outdated gain is an upper bound: if the
@@ -111,7 +120,12 @@ def lazy_greedy(function, size):
     )
 
 
-def noisy_greedy(function, size, oracle, noise):
+def noisy_greedy(
+    function: SetFunction,
+    size: int,
+    oracle: Callable[[FloatArray, IntArray, Selection], ArrayLike],
+    noise: float,
+) -> Maximised:
     """Greedy that sees each marginal gain only up to an additive error.
 
     Parameters

@@ -3,12 +3,18 @@
 import numpy as np
 
 from h2o_theory.submodular.bounds import total_curvature
-from h2o_theory.submodular.result import ApproximationGuarantee, certified, require_cardinality
+from h2o_theory.submodular.result import (
+    ApproximationGuarantee,
+    Maximised,
+    certified,
+    require_cardinality,
+)
+from h2o_theory.submodular.set_function import SetFunction
 
 __all__ = ["removal_greedy", "top_k"]
 
 
-def top_k(function, size):
+def top_k(function: SetFunction, size: int) -> Maximised:
     """The k elements of the largest f(j), each valued alone.
 
     Parameters
@@ -46,7 +52,7 @@ def top_k(function, size):
     )
 
 
-def removal_greedy(function, size):
+def removal_greedy(function: SetFunction, size: int) -> Maximised:
     """Start from all elements and give up the one of the smallest loss until k are left.
 
     This is eviction: with a modular f, and with f read anew at each step, it is what H2O does.

@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
-    {"errors"},
-    {"dependencies", "kernels"},
+    {"errors", "families"},
+    {"annotations", "dependencies", "kernels"},
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
