@@ -145,10 +145,8 @@ def require_generator(rng: np.random.Generator) -> None:
     """Refuse what is no numpy Generator: legacy seeds and states are not repeatable enough."""
     if not isinstance(rng, np.random.Generator):
         raise BadArgument(
-            "not a random generator",
-            where="rng",
+            "rng must be a numpy Generator",
             got=type(rng).__name__,
-            expected="a numpy Generator",
             hint="Use numpy.random.default_rng(seed).",
         )
 

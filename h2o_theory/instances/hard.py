@@ -140,20 +140,13 @@ def trap_rows(policy: str, tokens: int, budget: int) -> FloatArray:
         There is no such trap, or T is too small for the budget.
     """
     if policy not in TRAPS:
-        raise BadArgument(
-            "there is no trap for this policy",
-            where="policy",
-            got=repr(policy),
-            expected=", ".join(TRAPS),
-        )
+        raise BadArgument("policy must be one with a trap: " + ", ".join(TRAPS), got=repr(policy))
     tokens = require_at_least(tokens, 2, "tokens")
     budget = require_budget(budget, tokens, "budget")
     if budget < 2 or tokens <= 6 * budget:
         raise BadArgument(
-            "no room for the trap",
-            where="tokens, budget",
-            got=f"{tokens}, {budget}",
-            expected="a budget of at least 2 and more than 6 times as many tokens",
+            "a trap needs a budget of at least 2 and more than 6 times as many tokens",
+            got=f"{tokens} tokens, budget {budget}",
         )
     rows = np.eye(tokens)
     TRAPS[policy](rows, budget)

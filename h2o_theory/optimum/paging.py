@@ -132,10 +132,8 @@ def belady_min(accesses: ArrayLike, budget: int, *, prefill: int = 0) -> Paging:
     accesses = np.asarray(accesses)
     if accesses.dtype != bool:
         raise BadArgument(
-            "not hard accesses",
-            where="accesses",
+            "accesses must be a boolean matrix, such as weights >= threshold",
             got=f"shape {list(accesses.shape)} of {accesses.dtype}",
-            expected="a boolean matrix, for example weights >= threshold",
         )
     budget, prefill, gaps = _gaps(accesses.astype(np.int64), budget, prefill)
     keys, starts, ends, _ = gaps

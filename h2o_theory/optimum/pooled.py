@@ -115,10 +115,8 @@ def pooled_bound(
     lengths = {len(head) for head in rows}
     if len(lengths) != 1:
         raise BadArgument(
-            "heads of one length are needed",
-            where="heads",
+            "heads must be matrices [T, T] of one length",
             got=f"lengths {sorted(lengths)}" if rows else "no heads",
-            expected="one matrix [T, T] for each head",
         )
     tokens = lengths.pop()
     prefill = require_prefill(prefill, tokens)
@@ -140,10 +138,8 @@ def _usable_total(total: int, heads: int, tokens: int) -> int:
     total = require_integer(total, "total")
     if not heads <= total <= heads * tokens:
         raise BadBudget(
-            "total budget out of range",
-            where="total",
+            f"total must be {heads} to {heads * tokens}: one entry for each head up to all of them",
             got=total,
-            expected=f"{heads} .. {heads * tokens}: one entry for each head, and all of them",
         )
     return total
 

@@ -48,11 +48,9 @@ class Protected:
         budget = require_integer(budget, "budget")
         if not self.reserved < budget <= len(self.fixed):
             raise BadBudget(
-                "budget out of range for these protected entries",
-                where="budget",
+                f"budget must be {self.reserved + 1} to {len(self.fixed)} tokens: "
+                "above n_sink + n_recent and up to all",
                 got=budget,
-                expected=f"{self.reserved + 1} .. {len(self.fixed)} tokens: n_sink + n_recent "
-                "and up to all",
             )
         return budget - self.reserved
 
@@ -128,10 +126,8 @@ def protect(fixed: IntArray, *, n_sink: int = 0, n_recent: int = 1) -> Protected
     n_recent = require_at_least(n_recent, 1, "n_recent")
     if n_sink + n_recent > tokens:
         raise BadArgument(
-            "more protected entries than tokens",
-            where="n_sink + n_recent",
+            f"n_sink + n_recent must be at most {tokens}: there are no more tokens to protect",
             got=n_sink + n_recent,
-            expected=f"at most {tokens}",
         )
     reduced = np.zeros_like(fixed)
     for t in range(tokens):

@@ -45,7 +45,7 @@ def top_share(amounts: ArrayLike, share: float) -> FloatArray:
     """
     amounts = _usable(amounts)
     if not 0 < share <= 1:
-        raise BadArgument("not a share", where="share", got=share, expected="above 0, at most 1")
+        raise BadArgument("share must be above 0 and at most 1", got=share)
     n = amounts.shape[-1]
     m = top_count(share, n)
     largest = np.partition(amounts, n - m, axis=-1)[..., n - m :]
@@ -139,7 +139,7 @@ def support_for(amounts: ArrayLike, mass: float) -> IntArray:
     """
     amounts = _usable(amounts)
     if not 0 < mass <= 1:
-        raise BadArgument("not a share", where="mass", got=mass, expected="above 0, at most 1")
+        raise BadArgument("mass must be above 0 and at most 1", got=mass)
     largest_first = np.sort(amounts, axis=-1)[..., ::-1]
     held = np.cumsum(largest_first, axis=-1)
     # The rounding of the sums must not ask for one more entry.
@@ -150,9 +150,9 @@ def support_for(amounts: ArrayLike, mass: float) -> IntArray:
 def _usable(amounts: ArrayLike) -> FloatArray:
     amounts = np.asarray(amounts, dtype=np.float64)
     if amounts.ndim == 0 or amounts.shape[-1] == 0:
-        raise NotEnoughData("there are no amounts", where="amounts", got=amounts.shape)
+        raise NotEnoughData("amounts must not be empty", got=f"shape {list(amounts.shape)}")
     if not np.isfinite(amounts).all() or (amounts < 0).any():
         raise BadArgument("amounts must be finite and not negative", where="amounts")
     if (amounts.sum(axis=-1) <= 0).any():
-        raise NotEnoughData("the amounts sum to zero", where="amounts")
+        raise NotEnoughData("amounts must have a positive sum", got=0)
     return amounts

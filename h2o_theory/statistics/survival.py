@@ -27,7 +27,7 @@ def survival_curve(ended: ArrayLike, censored: ArrayLike) -> FloatArray:
     """
     ended, censored = np.asarray(ended, dtype=float), np.asarray(censored, dtype=float)
     if (ended + censored).sum() <= 0:
-        raise NotEnoughData("nothing lasted at all", where="ended, censored")
+        raise NotEnoughData("no stay was observed: ended and censored count none")
     at_risk = np.cumsum((ended + censored)[::-1])[::-1]
     kept = 1 - np.divide(ended, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
     return np.concatenate([[1.0], np.cumprod(kept)])

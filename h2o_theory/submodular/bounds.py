@@ -169,29 +169,26 @@ def noisy_greedy_bound(optimum: float, size: int, noise: float) -> float:
     float
     """
     if not noise >= 0:
-        raise BadArgument("not a noise level", where="noise", got=noise, expected="at least 0")
+        raise BadArgument("noise must be at least 0", got=noise)
     return greedy_factor(size) * (optimum - 2.0 * size * noise)
 
 
 def _require_declared(function: SetFunction) -> None:
     if not (function.properties.monotone and function.properties.submodular):
         raise BadArgument(
-            "the online bound needs a monotone submodular function",
-            where="function",
+            "function must be declared monotone and submodular for the online bound",
             got=repr(function),
         )
 
 
 def _require_share(number: float, name: str) -> None:
     if not 0 <= number <= 1:
-        raise BadArgument("not a share", where=name, got=number, expected="0 to 1")
+        raise BadArgument(f"{name} must be 0 to 1", got=number)
     return number
 
 
 def _require_submodular(function: SetFunction) -> None:
     if not function.properties.submodular:
         raise BadArgument(
-            "curvature is defined for submodular functions",
-            where="function",
-            got=repr(function),
+            "function must be declared submodular to have a curvature", got=repr(function)
         )

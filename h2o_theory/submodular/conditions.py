@@ -150,10 +150,9 @@ def measure_conditions(
     least = min(value.min(), carried.min(), seen_value.min(), seen_carried.min())
     if least < 0:
         raise BadArgument(
-            "the guarantee is about values of at least 0",
+            "f and f~ must be nowhere negative: the guarantee is about values of at least 0",
             where=f"{exact.name}, {seen.name}",
             got=least,
-            expected="a function that is nowhere negative",
         )
     upper = np.array([bound.upper for bound in best])
     for known in (carried, seen_carried):

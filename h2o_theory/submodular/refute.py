@@ -162,13 +162,11 @@ def refute_declared(function: SetFunction, **options: Any) -> tuple[Refutation, 
 def _require_definition(property: str, definition: str | None) -> str:
     """The definition to search, or a named refusal."""
     if property not in DEFINITIONS:
-        raise BadArgument(
-            "no such property", where="property", got=property, expected=", ".join(DEFINITIONS)
-        )
+        raise BadArgument("property must be one of " + ", ".join(DEFINITIONS), got=property)
     forms = DEFINITIONS[property]
     if definition is not None and definition not in forms:
         raise BadArgument(
-            "no such definition", where="definition", got=definition, expected=", ".join(forms)
+            f"definition of {property} must be one of " + ", ".join(forms), got=definition
         )
     return definition or next(iter(forms))
 

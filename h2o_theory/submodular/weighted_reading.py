@@ -123,10 +123,9 @@ def largest_excess(
     weighted = isinstance(approximate, FullReading) and isinstance(exact, FullReading)
     if not weighted or approximate.shape.name != exact.shape.name:
         raise BadArgument(
-            "the two readings cannot be compared for all sets",
-            where="approximate",
+            "approximate and exact must be two of row, row_cached, accumulated and "
+            "accumulated_cached, of one shape, to be compared for all sets",
             got=f"{approximate!r} for {exact!r}",
-            expected="two of row, row_cached, accumulated and accumulated_cached, of one shape",
         )
     over = approximate.weights(cache, step) - exact.weights(cache, step)
     over = np.maximum(over, 0.0)
