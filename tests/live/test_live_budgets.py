@@ -14,6 +14,7 @@ from h2o_theory.cli import main
 from h2o_theory.engine.allocate import AdaKV, PyramidKV
 from h2o_theory.engine.kv_heads import KvHeads
 from h2o_theory.errors import BadArgument, BadBudget
+from h2o_theory.families import FAMILIES
 from h2o_theory.figures.live import label_live
 from h2o_theory.live import closed_loop, evaluate
 from h2o_theory.live.campaign import run_live, windows_of
@@ -23,7 +24,6 @@ from h2o_theory.live.refuse import resolve_budgets
 from h2o_theory.live.samples import sample_table
 from h2o_theory.live.summary import summarise
 from h2o_theory.policies.base import without_parts
-from h2o_theory.recorder.families import FAMILIES
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.report import load_results
 
