@@ -53,6 +53,11 @@ def local_rows(tokens: int, rng: np.random.Generator, *, recency: float = 2.0) -
     tokens, rng
         As in :func:`heavy_hitter_rows`.
     recency : float
+
+    Examples
+    --------
+    >>> local_rows(4, np.random.default_rng(0)).sum(axis=1).round(6)
+    array([1., 1., 1., 1.])
     """
     logits = _noise(tokens, rng)
     return _softmax(logits - recency * _log_lag(len(logits)))

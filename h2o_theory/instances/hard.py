@@ -67,6 +67,11 @@ def online_limit(tokens: int, budget: int) -> OnlineLimit:
     -------
     OnlineLimit
         The ratio and the n that attains it.
+
+    Examples
+    --------
+    >>> online_limit(100, 10)
+    OnlineLimit(ratio=0.51, rows=30)
     """
     tokens = require_at_least(tokens, 2, "tokens")
     budget = require_budget(budget, tokens, "budget")
@@ -138,6 +143,11 @@ def trap_rows(policy: str, tokens: int, budget: int) -> FloatArray:
     ------
     BadArgument
         There is no such trap, or T is too small for the budget.
+
+    Examples
+    --------
+    >>> trap_rows("recent", 50, 4)[-1].argmax()
+    np.int64(0)
     """
     if policy not in TRAPS:
         raise BadArgument("policy must be one with a trap: " + ", ".join(TRAPS), got=repr(policy))

@@ -139,6 +139,15 @@ def concave_interval(
 
     Source: Frank, Wolfe 1956 for the rounds; Fenchel duality for the lines. Departure: averaged
     slopes in place of slopes at the average alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import square_root
+    >>> found = concave_interval(rows, 2, square_root())
+    >>> bool(found.lower <= found.upper)
+    True
     """
     end = Deadline(time_limit)
     rows, budget, prefill = usable_problem(mean_rows, budget, shape, prefill)

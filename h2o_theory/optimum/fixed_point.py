@@ -58,6 +58,11 @@ def to_fixed_point(mean_rows: ArrayLike) -> IntArray:
     Notes
     -----
     O(T^2) time; 8 T^2 bytes for the result and 8 T^2 while it is made.
+
+    Examples
+    --------
+    >>> to_fixed_point([[1.0, 0.0], [0.25, 0.75]])[1] / 2**36
+    array([0.25, 0.75])
     """
     rows = require_rows(mean_rows, "mean_rows").astype(np.float64, copy=False)
     return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")

@@ -128,6 +128,14 @@ def belady_min(accesses: ArrayLike, budget: int, *, prefill: int = 0) -> Paging:
 
     Source: Belady 1966 (MIN). Optimality with bypass: Carlisle, Lloyd 1995; Faigle, Nawijn 1995
     (interval packing). Departure: several references in one row, as attention makes them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> paging = belady_min(rows >= 0.5, 2)
+    >>> paging.hits, paging.references
+    (2, 3)
     """
     accesses = np.asarray(accesses)
     if accesses.dtype != bool:

@@ -109,6 +109,13 @@ def pooled_bound(
     -----
     O(H T^2) time for each of about 10 + ``steps`` passes; 4 H T^2 bytes for a copy in single
     precision unless ``heads`` is one float32 array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> round(pooled_bound([rows, rows], 5).retained_mass, 3)
+    0.888
     """
     end = Deadline(time_limit)
     rows = [usable(head, f"heads[{h}]") for h, head in enumerate(heads)]

@@ -119,6 +119,16 @@ def protect(fixed: IntArray, *, n_sink: int = 0, n_recent: int = 1) -> Protected
     Notes
     -----
     O(T^2) time, 8 T^2 bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import optimum_at, to_fixed_point
+    >>> kept = protect(to_fixed_point(rows), n_sink=1, n_recent=1)
+    >>> schedule = kept.original(optimum_at(kept.fixed, kept.reduced_budget(3)))
+    >>> round(schedule.value / 2**36, 6)
+    3.9
     """
     fixed = require_fixed_point(fixed)
     tokens = len(fixed)

@@ -110,6 +110,15 @@ def split_budget(curves: Iterable[BudgetCurve], total: int) -> Split:
 
     Source: greedy for separable concave resource allocation (Gross 1956; Ibaraki, Katoh,
     "Resource Allocation Problems", 1988).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import optimum_curve, to_fixed_point
+    >>> curve = optimum_curve(to_fixed_point(rows), 4)
+    >>> split_budget([curve, curve], 5).budgets
+    array([3, 2])
     """
     curves = _usable(curves)
     total = require_integer(total, "total")

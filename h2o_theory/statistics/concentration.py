@@ -42,6 +42,11 @@ def top_share(amounts: ArrayLike, share: float) -> FloatArray:
     -------
     array [...]
         Equal amounts give m / n. O(n) a row.
+
+    Examples
+    --------
+    >>> float(top_share([1.0, 1.0, 1.0, 5.0], 0.25))
+    0.625
     """
     amounts = _usable(amounts)
     if not 0 < share <= 1:
@@ -66,6 +71,11 @@ def gini(amounts: ArrayLike) -> FloatArray:
     -------
     array [...]
         O(n log n) a row.
+
+    Examples
+    --------
+    >>> float(gini([1.0, 1.0, 1.0, 5.0]))
+    0.375
     """
     return _gini(np.sort(_usable(amounts), axis=-1))
 

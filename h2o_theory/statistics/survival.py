@@ -24,6 +24,11 @@ def survival_curve(ended: ArrayLike, censored: ArrayLike) -> FloatArray:
     -------
     array [D + 1]
         S(0) = 1 and non-increasing. O(D).
+
+    Examples
+    --------
+    >>> survival_curve([0, 1, 1], [0, 0, 2])
+    array([1.  , 1.  , 0.75, 0.5 ])
     """
     ended, censored = np.asarray(ended, dtype=float), np.asarray(censored, dtype=float)
     if (ended + censored).sum() <= 0:
@@ -34,6 +39,12 @@ def survival_curve(ended: ArrayLike, censored: ArrayLike) -> FloatArray:
 
 
 def median_survival(curve: FloatArray) -> int | None:
-    """Least d with S(d) <= 1/2, or None if more than half outlast the data."""
+    """Least d with S(d) <= 1/2, or None if more than half outlast the data.
+
+    Examples
+    --------
+    >>> median_survival(survival_curve([0, 1, 1], [0, 0, 2]))
+    3
+    """
     below = np.flatnonzero(curve <= 0.5)
     return int(below[0]) if below.size else None

@@ -92,6 +92,11 @@ def greedy_factor(size: int) -> float:
     """``1 - (1 - 1/k)^k``, above 1 - 1/e: greedy on monotone submodular f with f(empty) = 0.
 
     Source: Nemhauser, Wolsey, Fisher 1978.
+
+    Examples
+    --------
+    >>> greedy_factor(2)
+    0.75
     """
     size = require_at_least(size, 1, "size")
     return 1.0 - (1.0 - 1.0 / size) ** size
@@ -167,6 +172,11 @@ def noisy_greedy_bound(optimum: float, size: int, noise: float) -> float:
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> round(noisy_greedy_bound(10.0, 2, 0.1), 6)
+    7.2
     """
     if not noise >= 0:
         raise BadArgument("noise must be at least 0", got=noise)

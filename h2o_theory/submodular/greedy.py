@@ -90,6 +90,13 @@ def lazy_greedy(function: SetFunction, size: int) -> Maximised:
     k n gains at worst; on facility location and attention rows 1 to 5 % of them.
 
     Source: Minoux 1978.
+
+    Examples
+    --------
+    >>> from h2o_theory.submodular import coverage
+    >>> found = lazy_greedy(coverage([[0, 1], [1, 2], [3]], 4), 2)
+    >>> found.members, found.value, found.upper
+    ((0, 1), 3.0, 4.0)
     """
     size = require_cardinality(size, function)
     if not function.properties.submodular:

@@ -64,6 +64,14 @@ def make_reading(
     ------
     BadArgument, InvalidAttention
         Unknown name, unusable rows or shape, or a schedule missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> best = make_reading("row", rows).best(3, 2)
+    >>> best.members, round(best.upper, 6)
+    (array([0, 3]), 0.8)
     """
     if name not in READINGS:
         raise BadArgument("name must be a reading of f: " + ", ".join(READINGS), got=name)

@@ -126,6 +126,13 @@ def refute(
     Notes
     -----
     Exhaustive: 2^n values, then O(n^2 2^n) (lattice: O(4^n)): a second at n = 12.
+
+    Examples
+    --------
+    >>> from h2o_theory.submodular import set_function
+    >>> print(refute(set_function(lambda chosen: len(chosen) ** 2, 3), "submodular"))
+    not submodular: two elements fails by 2 at X = {}, Y = {1}, j = 2: f(X) = 0, f(X + j) = 1, \
+    f(Y) = 1, f(Y + j) = 4
     """
     definition = _require_definition(property, definition)
     if function.size <= EXHAUSTIVE_SIZE:

@@ -65,6 +65,12 @@ def set_function(
     BadArgument
         ``function`` cannot be called or ``size`` is no positive integer; on evaluation, if a
         value is not finite.
+
+    Examples
+    --------
+    >>> f = set_function(lambda chosen: len(chosen) ** 0.5, 4, monotone=True, submodular=True)
+    >>> f.value([0, 1, 2, 3])
+    2.0
     """
     if not callable(function):
         raise BadArgument("function must be callable", got=type(function).__name__)
