@@ -12,13 +12,13 @@ def add_parser(verbs):
     """Add the verb."""
     parser = verbs.add_parser(
         "validate",
-        help="check a trace: checksums, shapes, finite, rows",
+        help="check a trace: checksums, shapes, finite values, row sums",
         description="Read all of a trace: checksums, gaps, shapes and dtypes of its tensors, "
         "finite numbers, visible intervals, and that every row sums to one. Exit code 2 and the "
         "first fault if anything is wrong. Takes time in proportion to the squared length.",
     )
     parser.add_argument("trace", metavar="TRACE", help="folder of one trace")
-    parser.add_argument("--json", action="store_true", help="what was looked at, as JSON")
+    parser.add_argument("--json", action="store_true", help="print what was looked at as JSON")
     parser.set_defaults(run=run)
 
 

@@ -12,7 +12,7 @@ from h2o_theory.engine.arguments import checked_prefill, chosen_heads
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
 from h2o_theory.optimum.shapes import Shape
-from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.policies import Policy, parse_budgets, parse_policies
 from h2o_theory.submodular import (
     READINGS,
     make_reading,
@@ -135,7 +135,7 @@ def _one_policy(policy: Any) -> Any:
     found = parse_policies(policy)
     if len(found) != 1:
         raise BadArgument("policy must be one policy", got=len(found))
-    if not hasattr(found[0], "rate") or found[0].kind == "reference":
+    if not isinstance(found[0], Policy) or not found[0].follows_budget:
         raise BadArgument(
             "policy must be one that evicts, such as h2o",
             got=getattr(found[0], "name", repr(found[0])),
