@@ -22,7 +22,6 @@ from . import trace as trace
 from . import transforms as transforms
 from .analysis import analyze as analyze
 from .engine import BudgetMatrix as BudgetMatrix
-from .engine import PlainPolicy as PlainPolicy
 from .engine import certified_interval as certified_interval
 from .engine import certified_optimum as certified_optimum
 from .engine import ratio_intervals as ratio_intervals
@@ -33,6 +32,7 @@ from .engine import schedules as schedules
 from .errors import H2OTheoryError as H2OTheoryError
 from .guarantee import measure_guarantee as measure_guarantee
 from .masks import replay_masks as replay_masks
+from .policies import PlainPolicy as PlainPolicy
 from .recorder import load_model as load_model
 from .recorder import record as record
 from .recorder import record_text as record_text
