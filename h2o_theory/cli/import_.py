@@ -25,19 +25,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
-    parser.add_argument("--name", help="what reports call the model (default: the file's name)")
+    parser.add_argument("--name", help="name of the model in reports (default: the file's name)")
     parser.add_argument(
-        "--tokens", metavar="FILE", help="JSON list of token ids or strings (of lists, for B > 1)"
+        "--tokens",
+        metavar="FILE",
+        help="file with a JSON list of token ids or strings (for B > 1, of lists)",
     )
     heads = parser.add_mutually_exclusive_group()
     heads.add_argument(
         "--kv-heads",
         metavar="N,N,...",
-        help="kv_heads that query heads share, for all layers or for each (default: no sharing)",
+        help="number of kv_heads, for all layers or for each (default: as many as query heads)",
     )
-    heads.add_argument("--group", metavar="G,G,...", help="the same as query heads per kv_head")
+    heads.add_argument(
+        "--group", metavar="G,G,...", help="the same, stated as query heads per kv_head"
+    )
     parser.add_argument(
-        "--sinks", action="store_true", help="the model has attention sinks: rows sum to under one"
+        "--sinks",
+        action="store_true",
+        help="accept rows that sum to less than one: the model has attention sinks",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing trace")
     parser.set_defaults(run=run)
@@ -70,10 +76,7 @@ def _counts(text, name):
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         raise BadArgument(
-            "a list of numbers cannot be read",
-            where=name,
-            got=repr(text),
-            expected="one number, or one per layer such as 8,8,4",
+            f"{name} must be one number, or one per layer such as 8,8,4", got=repr(text)
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
@@ -85,8 +88,7 @@ def _tokens(path):
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadArgument(
-            "the tokens cannot be read",
+            "--tokens must be a file with a JSON list",
             where=path,
             got=getattr(error, "strerror", None) or error,
-            expected="a JSON list",
         ) from None

@@ -15,7 +15,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and the manifest alone; `h2o-theory validate` reads the values."
     )
     parser.add_argument("trace", metavar="TRACE", help="folder of one trace")
-    parser.add_argument("--json", action="store_true", help="the same, and the whole spec, as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the summary and the whole spec as JSON"
+    )
     parser.set_defaults(run=run)
 
 

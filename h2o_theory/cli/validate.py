@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "first fault if anything is wrong. Takes time in proportion to the squared length."
     )
     parser.add_argument("trace", metavar="TRACE", help="folder of one trace")
-    parser.add_argument("--json", action="store_true", help="what was looked at, as JSON")
+    parser.add_argument("--json", action="store_true", help="print what was looked at as JSON")
     parser.set_defaults(run=run)
 
 
