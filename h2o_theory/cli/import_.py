@@ -1,5 +1,6 @@
 """``h2o-theory import``: attention matrices that someone already has, as a trace."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -7,20 +8,20 @@ from h2o_theory.cli.common import say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace import import_attention
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "import",
-        help="turn attention matrices into a trace",
-        description="Check attention matrices from a file and store them as a trace. SOURCE is "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Check attention matrices from a file and store them as a trace. SOURCE is "
         "a .npy, .npz or .safetensors file of shape [L, H, T, T] or [L, B, H, T, T], or with one "
         "array per layer as output_attentions gives them, or a folder of .npy files, one per "
         "layer. Rows whose sums are off by rounding are accepted and kept; anything worse is "
-        "refused. Pickles (.pt) are never opened.",
-        epilog="example: h2o-theory import attentions.safetensors --kv-heads 8 --out mine.trace",
+        "refused. Pickles (.pt) are never opened."
+    )
+    parser.epilog = (
+        "example: h2o-theory import attentions.safetensors --kv-heads 8 --out mine.trace"
     )
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
@@ -48,7 +49,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Import and say what was written."""
     with shown_progress() as progress:
         report = import_attention(

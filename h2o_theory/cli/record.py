@@ -1,12 +1,13 @@
 """``h2o-theory record``: run a model over a text, or several, and keep its attention."""
 
+import argparse
 from pathlib import Path
 
 from h2o_theory.cli.common import integers, say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace import require_free
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 EPILOG = """examples:
   h2o-theory record smollm2-135m --text notes.txt --tokens 1024 --out notes.trace
@@ -17,19 +18,15 @@ EPILOG = """examples:
 """
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    import argparse
-
-    parser = verbs.add_parser(
-        "record",
-        help="record the attention of a model on a text",
-        description="Record queries, keys and values of a model on the first tokens of a text.\n"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Record queries, keys and values of a model on the first tokens of a text.\n"
         "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.\n"
-        "`h2o-theory ls families` lists what can be recorded.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "`h2o-theory ls families` lists what can be recorded."
     )
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("model", metavar="MODEL")
     _add_text_options(parser.add_argument_group("text"))
     _add_model_options(parser.add_argument_group("model"))
@@ -125,7 +122,7 @@ def _add_trace_options(group):
     )
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Record and say what was written."""
     from h2o_theory.recorder import (
         load_model,
