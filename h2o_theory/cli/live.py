@@ -5,6 +5,7 @@ import datetime
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 import h2o_theory
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
@@ -144,14 +145,14 @@ def run(arguments: argparse.Namespace) -> int:
     return int(bool(broken))
 
 
-def require_tokenizer(model):
+def require_tokenizer(model: LoadedModel) -> Any:
     """The tokenizer of a loaded model; raises BadArgument if it came without one."""
     if model.tokenizer is None:
         raise BadArgument("the model's folder holds no tokenizer", where=model.name)
     return model.tokenizer
 
 
-def live_provenance(model, text, device):
+def live_provenance(model: LoadedModel, text: str, device: str) -> dict[str, object]:
     """A flat dictionary: model, text, command, versions, date."""
     import torch
     import transformers
