@@ -14,7 +14,7 @@ import importlib
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BudgetMatrix": "h2o_theory.engine",
+    "BudgetMatrix": "h2o_theory.budgets",
     "H2OTheoryError": "h2o_theory.errors",
     "LayerSpec": "h2o_theory.trace",
     "PlainPolicy": "h2o_theory.engine",
@@ -29,7 +29,7 @@ _HOMES = {
     "measure_guarantee": "h2o_theory.guarantee",
     "open_trace": "h2o_theory.trace",
     "ratio_intervals": "h2o_theory.engine",
-    "read_budget_matrix": "h2o_theory.engine",
+    "read_budget_matrix": "h2o_theory.budgets",
     "record": "h2o_theory.recorder",
     "record_text": "h2o_theory.recorder",
     "record_texts": "h2o_theory.recorder",

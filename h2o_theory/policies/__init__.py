@@ -1,14 +1,12 @@
-"""Eviction policies: one small file each, a registry, budgets, and the tie rule they share."""
+"""Eviction policies: one small file each, a registry, and the tie rule they share."""
 
 from h2o_theory.policies.base import Context, Parts, Policy
-from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
 from h2o_theory.policies.load import load_policy
 from h2o_theory.policies.registry import available, make_policy, parse_policies, register
 from h2o_theory.policies.tensors import TENSORS, Tensors
 
 __all__ = [
     "TENSORS",
-    "Budget",
     "Context",
     "Parts",
     "Policy",
@@ -16,8 +14,6 @@ __all__ = [
     "available",
     "load_policy",
     "make_policy",
-    "parse_budget",
-    "parse_budgets",
     "parse_policies",
     "register",
 ]

@@ -16,6 +16,7 @@ FLOORS = [
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
+    {"budgets"},
     {"engine"},
     {"testing", "masks"},
     {"trace"},
