@@ -17,7 +17,7 @@ _HOMES = {
     "BudgetMatrix": "h2o_theory.budgets",
     "H2OTheoryError": "h2o_theory.errors",
     "LayerSpec": "h2o_theory.trace",
-    "PlainPolicy": "h2o_theory.engine",
+    "PlainPolicy": "h2o_theory.policies",
     "Trace": "h2o_theory.trace",
     "TraceSpec": "h2o_theory.trace",
     "certified_interval": "h2o_theory.engine",

@@ -105,7 +105,7 @@ def _compute(trace, arguments, progress):
             return {"heads": found}, None
         results = replay(trace, policies, arguments.budget, optimum=False, **seeded)
         return {"heads": found, "policies": _by_policy(ratio_intervals(results, found))}, None
-    if not any(policy.name == "optimum" for policy in policies):
+    if not any(policy.needs_optimum for policy in policies):
         policies.append(make_policy("optimum"))
     results = replay(trace, policies, arguments.budget, **seeded)
     found = certified_optimum(trace, arguments.budget, pooled=not arguments.no_pooled, **common)

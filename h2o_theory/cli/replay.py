@@ -58,7 +58,7 @@ def run(arguments):
     trace = open_trace(arguments.trace)
     policies = parse_policies(arguments.policy)
     if not arguments.optimum and arguments.policy == DEFAULT_POLICIES:
-        policies = [policy for policy in policies if policy.name != "optimum"]
+        policies = [policy for policy in policies if not policy.needs_optimum]
     budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget
     choice = head_choice(arguments) | {"seed": arguments.seed, "optimum": arguments.optimum}
     workers = choice.pop("workers")

@@ -5,7 +5,6 @@ from h2o_theory.engine.certified import (
     certified_interval,
     certified_optimum,
 )
-from h2o_theory.engine.plain import PlainPolicy
 from h2o_theory.engine.ratios import ratio_intervals
 from h2o_theory.engine.replay import COLUMNS, replay
 from h2o_theory.engine.schedules import schedules
@@ -14,7 +13,6 @@ from h2o_theory.engine.tasks import resolved_parts
 __all__ = [
     "COLUMNS",
     "CertifiedOptimum",
-    "PlainPolicy",
     "certified_interval",
     "certified_optimum",
     "ratio_intervals",
