@@ -123,7 +123,7 @@ class Session:
     ) -> None:
         """Refuse a call that a trace cannot reproduce, before it runs."""
         with self._noting_failure():
-            require_options(f"layer {layer}", inner, options)
+            require_options(f"layer {layer}", inner, options, query.device.type)
             if key.shape[1] <= self.settings.kv_heads[-1]:
                 raise RecordingRefused(
                     "the layer has fewer kv_heads than the model's configuration says",
