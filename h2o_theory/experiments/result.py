@@ -64,15 +64,7 @@ def save_result(result, folder):
         "extra": {name: table.to_dict("records") for name, table in result.extra.items()},
     }
     path = folder / f"{result.name}.json"
-    beside = folder / f".{result.name}.{os.getpid()}.part"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(_finite(plain), indent=1) + "\n")
-        os.replace(beside, path)
-    except OSError as error:
-        raise CannotWrite("cannot write there", where=folder, got=error.strerror) from None
-    finally:
-        beside.unlink(missing_ok=True)
+    write_bytes(path, (json.dumps(_finite(plain), indent=1) + "\n").encode())
     return path
 
 

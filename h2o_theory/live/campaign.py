@@ -8,7 +8,6 @@ import pandas as pd
 
 from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument, TextError
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import check_full_run, evaluate, first_scored, full_run
 from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.stream import as_token_ids

@@ -9,7 +9,6 @@ from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.bleu import self_bleu
 from h2o_theory.live.campaign import is_out_of_memory
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.generate import check_draws, generate
 from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.refuse import check_context

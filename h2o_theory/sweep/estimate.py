@@ -15,7 +15,6 @@ from h2o_theory.optimum import to_fixed_point
 from h2o_theory.policies import parse_policies
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.run import as_spec, unfinished
-from h2o_theory.sweep.store import CellStore
 from h2o_theory.trace import Trace
 
 __all__ = ["Estimate", "estimate_sweep"]

@@ -13,7 +13,6 @@ from h2o_theory.sweep.collect import write_table
 from h2o_theory.sweep.execute import execute
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.spec import SweepSpec, read_spec
-from h2o_theory.sweep.store import CellStore
 
 __all__ = ["SweepResult", "as_spec", "run_sweep", "unfinished"]
 

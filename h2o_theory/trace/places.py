@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from h2o_theory.errors import OutputExists
-from h2o_theory.trace.durable import named_errors
+from h2o_theory.store import os_errors_named
 from h2o_theory.trace.ledger import Ledger
 from h2o_theory.trace.manifest import MANIFEST
 from h2o_theory.trace.unfinished import refusal, unfinished_folder
@@ -34,7 +34,7 @@ def require_free(out, *, overwrite=False, resume=False):
         If the place cannot be looked at.
     """
     out = Path(out)
-    with named_errors(out):
+    with os_errors_named(out):
         if any((parent / MANIFEST).is_file() for parent in out.absolute().parents):
             raise OutputExists(
                 "the place is inside a trace, and a trace is never changed",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from h2o_theory.errors import CannotWrite, OutputExists
-from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
+from h2o_theory.store import os_errors_named, sync_folder, write_bytes
 from h2o_theory.trace.ledger import Ledger
 from h2o_theory.trace.manifest import end_line, segment_entry
 from h2o_theory.trace.places import require_free
@@ -73,7 +73,7 @@ class TraceWriter:
         plan = plan or TraceSpec(tokens=None, layers=())
         if plan.tokens is not None:
             require_room(self.out, plan, present=_size(self._folder) if resume else 0)
-        with named_errors(self.out):
+        with os_errors_named(self.out):
             self._open(plan, resume)
 
     def _open(self, plan, resume):
@@ -87,7 +87,7 @@ class TraceWriter:
         self._ledger = Ledger(self._folder)
         try:
             text = replace(plan, status="recording").to_json()
-            write_durably(self._folder / "spec.json", text.encode())
+            write_bytes(self._folder / "spec.json", text.encode())
             self._ledger.discard_unlisted()
         except OSError:
             self._ledger.close()
@@ -133,13 +133,13 @@ class TraceWriter:
         data = segment_bytes(tensors, dtypes or {})
         entry = segment_entry(len(self._ledger.entries), data, layers, start, stop)
         path = self._folder / entry["file"]
-        with named_errors(self._folder, hint=RESUME):
+        with os_errors_named(self._folder, hint=RESUME):
             if self._ledger.expects(entry) and sha256_of(path) == entry["sha256"]:
                 self._ledger.keep()
                 self.kept += 1
                 return
             self._ledger.drop_expected()
-            write_durably(path, data)
+            write_bytes(path, data)
             self._ledger.append(entry)
 
     def commit(self, spec):
@@ -151,11 +151,11 @@ class TraceWriter:
             ``out``.
         """
         text = spec.to_json()
-        with named_errors(self._folder, hint=RESUME):
+        with os_errors_named(self._folder, hint=RESUME):
             self._ledger.drop_expected()
             # In this order: until the spec says complete, the folder is plainly unfinished.
             self._ledger.append(end_line(self._ledger.entries, text))
-            write_durably(self._folder / "spec.json", text.encode())
+            write_bytes(self._folder / "spec.json", text.encode())
             self._ledger.close()
         self._publish()
         return self.out
