@@ -108,7 +108,7 @@ _JSON = ("findings", "measures", "not_enough_data")
 def _tokenizer(name):
     if name is None:
         return None
-    from h2o_theory.recorder.tokenizers import load_tokenizer
+    from h2o_theory.recorder.models import load_tokenizer
 
     return load_tokenizer(name)
 

@@ -9,7 +9,7 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.masks import parse_masks
 from h2o_theory.policies import parse_budget, parse_budgets, parse_policies
 from h2o_theory.policies.parse import split_names
-from h2o_theory.recorder.dataset import read_text
+from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure
 
 __all__ = ["add_parser"]
@@ -74,7 +74,7 @@ def run(arguments):
     """Run, save, draw, print."""
     from h2o_theory.experiments import Study, find_experiment, language_reference, save_result
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.encode import encode
+    from h2o_theory.recorder.reading import encode
 
     experiment = find_experiment(arguments.name)
     options = _options(experiment, arguments)

@@ -9,7 +9,7 @@ import h2o_theory
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.engine import read_budget_matrix
 from h2o_theory.errors import BadArgument
-from h2o_theory.recorder.dataset import read_text
+from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure, save_results
 
 __all__ = ["add_parser", "live_provenance", "require_tokenizer"]
@@ -86,7 +86,7 @@ def run(arguments):
     from h2o_theory.live.samples import sample_table, sample_tasks
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.encode import encode
+    from h2o_theory.recorder.reading import encode
 
     text, name = read_text(arguments.text), Path(arguments.text).name
     budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget

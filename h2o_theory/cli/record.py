@@ -10,7 +10,7 @@ __all__ = ["add_parser"]
 
 EPILOG = """examples:
   h2o-theory record smollm2-135m --text notes.txt --tokens 1024 --out notes.trace
-  h2o-theory record smollm2-135m --text long.txt --chunk 1024 --layers 0,10,20 --out long.trace
+  h2o-theory record smollm2-135m --text long.txt --piece 1024 --layers 0,10,20 --out long.trace
   h2o-theory record smollm2-135m --text prompt.txt --generate 200 --top-p 0.9 --seed 3 --out g.trace
   h2o-theory record facebook/opt-6.7b --text set.jsonl --field text --tokens 2048 \\
       --device cuda --dtype float16 --out set.traces
@@ -75,7 +75,7 @@ def _add_model_options(group):
         "(default: sdpa, or eager where sdpa drops a part of the family's attention)",
     )
     group.add_argument(
-        "--chunk", type=int, metavar="N", help="tokens per pass, to bound memory (default: all)"
+        "--piece", type=int, metavar="N", help="tokens per pass, to bound memory (default: all)"
     )
 
 
@@ -89,7 +89,7 @@ def _add_trace_options(group):
     group.add_argument("--layers", metavar="L,L,...", help="layers to record (default: all)")
     group.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to record (default: all)")
     group.add_argument(
-        "--what",
+        "--store",
         default="qkv",
         choices=("qkv", "qk", "attention"),
         help="qk leaves out V and with it output errors; attention stores rows, O(T^2)",
@@ -138,11 +138,11 @@ def run(arguments):
     what = {
         "layers": integers(arguments.layers, "--layers"),
         "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
-        "store": arguments.what,
-        "dtype": arguments.store_dtype,
+        "store": arguments.store,
+        "store_dtype": arguments.store_dtype,
     }
     how = {
-        "chunk": arguments.chunk,
+        "piece": arguments.piece,
         "generation": generation,
         "token_strings": arguments.token_strings,
         "resume": arguments.resume,
@@ -154,14 +154,14 @@ def run(arguments):
             dtype=arguments.dtype,
             attention=arguments.attention,
         )
-        whole = {"name": name, "several": several, "generation": generation}
+        whole = {"text_name": name, "several": several, "generation": generation}
         plans = plan_texts(model, texts, arguments.tokens, **whole, **what)
         if several and arguments.resume:
             plans = missing_plans(plans, arguments.out)
         _say_size(plans)
         place = (model, texts if several else texts[0], arguments.tokens, arguments.out)
         if several:
-            recordings = record_texts(*place, name=name, progress=progress, **what, **how)
+            recordings = record_texts(*place, text_name=name, progress=progress, **what, **how)
         else:
             how |= {"overwrite": arguments.overwrite}
             recordings = [record_text(*place, text_name=name, progress=progress, **what, **how)]
@@ -173,7 +173,7 @@ def run(arguments):
 
 
 def _texts(arguments):
-    from h2o_theory.recorder.dataset import read_text, read_texts
+    from h2o_theory.recorder.reading import read_text, read_texts
 
     if not (arguments.lines or arguments.field is not None):
         if arguments.texts is not None:
@@ -188,7 +188,7 @@ def _texts(arguments):
 
 
 def _generation(arguments):
-    from h2o_theory.recorder.passes import Generation
+    from h2o_theory.recorder.passes import GenerationSettings
 
     sampling = {"temperature": arguments.temperature, "top_p": arguments.top_p}
     if arguments.generate is None:
@@ -208,7 +208,7 @@ def _generation(arguments):
             got=arguments.seed,
             hint="Add --temperature or --top-p to sample",
         )
-    return Generation(arguments.generate, **sampling, seed=arguments.seed or 0)
+    return GenerationSettings(arguments.generate, **sampling, seed=arguments.seed or 0)
 
 
 def _say_size(plans):

@@ -2,14 +2,14 @@
 
 import json
 import math
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
 import h2o_theory
-from h2o_theory.errors import BadArgument, CannotWrite
+from h2o_theory.errors import BadArgument
+from h2o_theory.store import write_bytes
 
 __all__ = ["ExperimentResult", "load_result", "save_result"]
 
@@ -57,7 +57,7 @@ class ExperimentResult:
 
 
 def save_result(result, folder):
-    """Write ``NAME.json`` beside and rename it; returns its path."""
+    """Write ``NAME.json`` atomically; returns its path."""
     folder = Path(folder)
     plain = vars(result) | {
         "table": result.table.to_dict("records"),

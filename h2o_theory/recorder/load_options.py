@@ -6,7 +6,7 @@ from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.recorder.admission import INNER
 
-__all__ = ["DTYPES", "check_device", "load_options"]
+__all__ = ["DTYPES", "require_device", "load_options"]
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -36,18 +36,18 @@ def load_options(device, dtype, attention):
     if device == "auto":
         options["device_map"] = "auto"
     else:
-        check_device(device)
+        require_device(device)
         if torch.device(device).type != "cpu":
             options["device_map"] = {"": device}
     if "device_map" in options:
         require("accelerate")
     if attention is not None:
-        _check_attention(attention)
+        _require_attention(attention)
         options["attn_implementation"] = attention
     return options
 
 
-def check_device(device):
+def require_device(device):
     """Refuse a device on which torch cannot put a number; raises BadArgument."""
     torch = require("torch")
     try:
@@ -63,7 +63,7 @@ def check_device(device):
         ) from None
 
 
-def _check_attention(attention):
+def _require_attention(attention):
     if attention not in INNER:
         raise BadArgument(
             "no such attention implementation",

@@ -3,13 +3,12 @@
 import json
 
 from h2o_theory.errors import BadArgument, OutputExists
-from h2o_theory.recorder.admission import check_model
+from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.destinations import sequence_folder
-from h2o_theory.recorder.encode import encode, encode_all
 from h2o_theory.recorder.models import LoadedModel
-from h2o_theory.recorder.plan import planned_spec
 from h2o_theory.recorder.provenance import describe_model
-from h2o_theory.recorder.settings import choose_settings
+from h2o_theory.recorder.reading import encode, encode_all
+from h2o_theory.recorder.settings import choose_settings, planned_spec
 from h2o_theory.trace import open_trace
 
 __all__ = [
@@ -29,7 +28,7 @@ def plan_texts(
     *,
     several=True,
     tokenizer=None,
-    name="text",
+    text_name="text",
     generation=None,
     **options,
 ):
@@ -40,7 +39,7 @@ def plan_texts(
     several : bool
         Whether the texts go to :func:`~h2o_theory.recorder.record_texts` or the only one to
         :func:`~h2o_theory.recorder.record_text`.
-    model, texts, tokens, tokenizer, name, generation, **options
+    model, texts, tokens, tokenizer, text_name, generation, **options
         As for these.
 
     Returns
@@ -55,9 +54,9 @@ def plan_texts(
     """
     tokenizer = tokenizer_of(model, tokenizer)
     if not several:
-        sequences = [encode(tokenizer, texts[0], tokens, name)]
+        sequences = [encode(tokenizer, texts[0], tokens, text_name)]
     else:
-        sequences = encode_all(tokenizer, texts, tokens, name)
+        sequences = encode_all(tokenizer, texts, tokens, text_name)
     return plan_sequences(model, sequences, generation, options)
 
 
@@ -67,10 +66,10 @@ def plan_sequences(model, sequences, generation, options):
     ``options`` are those of :func:`~h2o_theory.recorder.record`.
     """
     network = network_of(model)
-    check_model(network)
-    asked = ("layers", "kv_heads", "store", "dtype")
+    recordable_modules(network)
+    asked = ("layers", "kv_heads", "store", "store_dtype")
     settings = choose_settings(network, **{key: options[key] for key in asked if key in options})
-    provenance = {**_origin(model), **(options.get("provenance") or {})}
+    provenance = {**_origin(model), **(options.get("model_provenance") or {})}
     found = describe_model(network, network.config._attn_implementation, settings.model_dtype)
     more = generation.new_tokens if generation else 0
     context = getattr(network.config, "max_position_embeddings", None)

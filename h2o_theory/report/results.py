@@ -1,4 +1,4 @@
-"""Result tables as files, Parquet or CSV, and figures: written beside and renamed."""
+"""Result tables as files, Parquet or CSV, and figures, written atomically."""
 
 import json
 import os
@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, CannotWrite, OutputExists
+from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.figures.table import TEXT
+from h2o_theory.store import new_file
 
 __all__ = ["check_destination", "load_results", "refuse_existing", "save_figure", "save_results"]
 
@@ -64,7 +65,7 @@ def save_results(results, path, *, overwrite=False):
 
 
 def save_figure(figure, path):
-    """Write a matplotlib figure as PNG, beside and renamed; returns the path."""
+    """Write a matplotlib figure as PNG, atomically; returns the path."""
     path = Path(path)
     with new_file(path) as temporary:
         figure.savefig(temporary, format="png")

@@ -3,6 +3,8 @@
 from h2o_theory.store.atomic import new_file, new_folder, os_errors_named, sync_folder, write_bytes
 from h2o_theory.store.cells import CellStore
 from h2o_theory.store.identity import (
+    LIVE_ROOMS,
+    REPLAY_ROOMS,
     code_identity,
     identity,
     model_identity,
@@ -13,6 +15,8 @@ from h2o_theory.store.lock import lock_output
 from h2o_theory.store.provenance import provenance
 
 __all__ = [
+    "LIVE_ROOMS",
+    "REPLAY_ROOMS",
     "CellStore",
     "code_identity",
     "identity",

@@ -23,6 +23,8 @@ from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 
 __all__ = [
+    "LIVE_ROOMS",
+    "REPLAY_ROOMS",
     "code_identity",
     "identity",
     "model_identity",
@@ -32,6 +34,10 @@ __all__ = [
 ]
 
 PACKAGE = Path(__file__).parents[1]
+
+REPLAY_ROOMS = ("attention", "engine", "kernels", "optimum", "policies", "trace")
+LIVE_ROOMS = (*REPLAY_ROOMS, "live", "masks", "recorder", "transforms")
+"""The rooms whose code a replay and a run of a model depend on."""
 
 
 def identity(**ingredients: Any) -> str:

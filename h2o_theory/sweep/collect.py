@@ -4,10 +4,10 @@ import numba
 import numpy as np
 import pandas as pd
 
+import h2o_theory
 from h2o_theory.engine.replay import COLUMNS
 from h2o_theory.policies import parse_policies
-from h2o_theory.store import new_file
-from h2o_theory.sweep.plan import engine_version
+from h2o_theory.store import REPLAY_ROOMS, code_identity, new_file
 
 __all__ = ["SWEEP_COLUMNS", "write_table"]
 
@@ -66,7 +66,7 @@ def _provenance(traces):
         "trace_id": ", ".join(trace.trace_id for trace in traces),
         "command": "h2o-theory sweep",
         "versions": {
-            "engine": engine_version(),
+            "engine": f"{h2o_theory.__version__}+{code_identity(*REPLAY_ROOMS)[:12]}",
             "numpy": np.__version__,
             "numba": numba.__version__,
         },

@@ -5,12 +5,11 @@ from operator import index
 import numpy as np
 
 from h2o_theory.errors import BadArgument, InvalidAttention
-from h2o_theory.trace.packing import pack_rows
-from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
+from h2o_theory.trace.rows import ROW_SUM_TOLERANCE, largest_row_error, pack_rows
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
 
 __all__ = [
-    "check_attention",
+    "attention_layers",
     "kv_heads_by_layer",
     "per_layer",
     "row_blocks",
@@ -22,7 +21,7 @@ BLOCK_BYTES = 32 << 20
 """Rows of a layer looked at together take about this much in float64."""
 
 
-def check_attention(attention):
+def attention_layers(attention):
     """Refuse attention that is not, per layer, a stack of causal, row-stochastic matrices.
 
     Parameters
@@ -49,7 +48,7 @@ def check_attention(attention):
         )
     for layer, array in enumerate(layers):
         for start, rows in row_blocks(array):
-            check_rows(rows, start, layer=layer, dtype=array.dtype.name)
+            largest_row_error(rows, start, layer=layer, dtype=array.dtype.name)
     return layers
 
 
@@ -111,7 +110,7 @@ def trace_of_rows(attention, kv_heads, values, layers, model):
     ------
     InvalidAttention, BadArgument
     """
-    arrays = check_attention(attention)
+    arrays = attention_layers(attention)
     tokens, dtype = arrays[0].shape[1], arrays[0].dtype.name
     q_heads = [array.shape[0] for array in arrays]
     counts = kv_heads_by_layer(q_heads, kv_heads)

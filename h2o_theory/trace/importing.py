@@ -6,8 +6,7 @@ from pathlib import Path
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace.foreign import kv_heads_by_layer, per_layer, row_blocks, rows_spec
-from h2o_theory.trace.packing import pack_rows
-from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
+from h2o_theory.trace.rows import ROW_SUM_TOLERANCE, largest_row_error, pack_rows
 from h2o_theory.trace.segments import to_float
 from h2o_theory.trace.sources import open_source
 from h2o_theory.trace.writer import TraceWriter
@@ -66,7 +65,7 @@ def import_attention(
     """Turn attention matrices from a file into a trace, or several sequences into one each.
 
     Rows are checked (finite, causal, not negative, summing to one within
-    :data:`~h2o_theory.trace.row_checks.ROW_SUM_TOLERANCE` of their dtype) and stored bit for bit
+    :data:`~h2o_theory.trace.rows.ROW_SUM_TOLERANCE` of their dtype) and stored bit for bit
     as they are; a reader rescales each row to sum to one in float64. There are no queries, keys
     or values in such a trace, so nothing that needs them, such as the output error.
 
@@ -154,7 +153,7 @@ def _add_layer(writer, layer, array, dtype, sinks):
     worst = 0.0
     for start, rows in row_blocks(array):
         numbers = to_float(rows, "BF16") if dtype == "bfloat16" else rows
-        worst = max(worst, check_rows(numbers, start, layer=layer, dtype=dtype, sinks=sinks))
+        worst = max(worst, largest_row_error(numbers, start, layer=layer, dtype=dtype, sinks=sinks))
         name = f"{layer}.p"
         writer.add_segment(
             {name: pack_rows(rows, start)},

@@ -93,6 +93,6 @@ def require_room(path, specs, present=0):
             where=path,
             got=f"{needed / 1e6:.1f} MB to write, {free / 1e6:.1f} MB free",
             expected=f"at least {DISK_MARGIN / 1e6:.1f} MB left afterwards",
-            hint="Record fewer tokens, --layers or --kv-heads, leave out V with --what qk "
+            hint="Record fewer tokens, --layers or --kv-heads, leave out V with --store qk "
             "(store='qk'), or store in float16",
         )

@@ -271,7 +271,7 @@ def test_numbers_too_large_for_the_storage_dtype(tmp_path):
     with torch.no_grad():
         model.model.decoder.layers[0].self_attn.v_proj.bias[5] = 1e6
     run = lambda model: model(tokens(8))  # noqa: E731
-    require_refusal(RecordingRefused, tmp_path, model, run, match="float16", dtype="float16")
+    require_refusal(RecordingRefused, tmp_path, model, run, match="float16", store_dtype="float16")
     with record(model, tmp_path / "t") as recording:
         run(model)
     assert recording.report.rows == 8
@@ -295,7 +295,7 @@ def test_a_model_that_is_not_one(tmp_path):
         ({"store": "kv"}, BadArgument, "got kv; expected qkv or qk or attention"),
         ({"tokens": 0}, BadArgument, "tokens.*got 0"),
         ({"prompt_length": "5"}, BadArgument, "prompt_length"),
-        ({"dtype": "float8"}, BadArgument, "got float8"),
+        ({"store_dtype": "float8"}, BadArgument, "got float8"),
         ({"self_check_rows": 0}, BadArgument, "got 0"),
         ({"self_check_rows": 1.5}, BadArgument, "got 1.5"),
         ({"token_strings": True}, BadArgument, "tokenizer"),

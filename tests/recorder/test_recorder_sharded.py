@@ -13,7 +13,7 @@ import torch
 from recorder_models import FAMILIES, Letters, own_rows, tiny_model, tokens, traced_rows
 
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.recorder import Generation, load_model, load_options, record, record_text
+from h2o_theory.recorder import GenerationSettings, load_model, load_options, record, record_text
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.trace import open_trace
 
@@ -50,7 +50,7 @@ def test_texts_and_generation_with_offloaded_weights(tmp_path):
     model = accelerate.cpu_offload(tiny_model("llama"))
     model.generation_config.eos_token_id = None
     loaded = LoadedModel(model, Letters(), "letters", "llama", "", "test")
-    options = {"generation": Generation(5), "chunk": 4}
+    options = {"generation": GenerationSettings(5), "piece": 4}
     spec = open_trace(record_text(loaded, "abcdefghij", None, tmp_path / "t", **options).path).spec
     assert spec.prompt_length == 10 and spec.tokens == 15
 
@@ -79,7 +79,7 @@ def test_the_attention_asked_for(tmp_path, monkeypatch):
 
 def test_weights_on_another_device_need_accelerate(monkeypatch):
     """transformers places weights on a device by it, whether one device or several."""
-    monkeypatch.setattr(load_options, "check_device", lambda device: None)
+    monkeypatch.setattr(load_options, "require_device", lambda device: None)
     monkeypatch.setitem(sys.modules, "accelerate", None)
     for device in ("cuda:0", "auto"):
         with pytest.raises(MissingDependency, match="accelerate"):

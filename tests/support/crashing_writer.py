@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from h2o_theory.store import atomic
-from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, ledger
+from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, manifest
 
 TOKENS, LAYERS, CUTS = 12, (0, 3), (0, 5, 9, 12)
 
@@ -89,7 +89,7 @@ def light(fuse, put=setattr):
         sync(handle)
 
     put(atomic, "open", slow_open)
-    put(ledger, "open", slow_open)
+    put(manifest, "open", slow_open)
     put(os, "fsync", slow_sync)
 
 

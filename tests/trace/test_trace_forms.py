@@ -25,7 +25,7 @@ from h2o_theory.trace import (
     validate,
 )
 from h2o_theory.trace.manifest import end_line, parse_manifest, to_line
-from h2o_theory.trace.packing import pack_rows
+from h2o_theory.trace.rows import pack_rows
 
 TOKENS, CUTS, LAYERS = 23, (0, 9, 23), (2, 5)
 
