@@ -133,12 +133,12 @@ def test_an_earlier_report_comes_back_if_it_cannot_be_replaced(tmp_path, monkeyp
     rename = type(tmp_path).rename
 
     def failing(self, target):
-        if ".partial-" in self.name and not self.name.endswith(".old"):
+        if self.name.startswith(".report.") and ".old." not in self.name:
             raise OSError("no space")
         return rename(self, target)
 
     monkeypatch.setattr(type(tmp_path), "rename", failing)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(CannotWrite, match="no space"):
         write_report(results.head(8), tmp_path / "report", overwrite=True)
     assert written.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
