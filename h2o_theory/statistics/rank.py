@@ -15,6 +15,7 @@ __all__ = [
     "LEAST_PAIRS",
     "Permutation",
     "kendall",
+    "partial_rank_correlation",
     "partial_spearman",
     "partial_permutation",
     "permutation_within",
@@ -124,6 +125,11 @@ def partial_spearman(
     return percentile_interval(_defined(value), drawn)
 
 
+def partial_rank_correlation(x: ArrayLike, y: ArrayLike, controls: ArrayLike) -> float:
+    """The value of :func:`partial_spearman` alone; the same errors."""
+    return _defined(_partial(*_usable(x, y, controls)))
+
+
 def partial_permutation(
     x: ArrayLike, y: ArrayLike, controls: ArrayLike, *, replicates: int = 1000, seed: int = 0
 ) -> Permutation:
@@ -216,9 +222,8 @@ def _correlation(a: FloatArray, b: FloatArray) -> float:
 def _defined(value: float) -> float:
     if not np.isfinite(value):
         raise NotEnoughData(
-            "not enough data for a correlation",
+            "a correlation needs values that differ",
             got="a quantity that is constant, or fixed by what is controlled for",
-            expected="values that differ",
         )
     return value
 
@@ -229,11 +234,7 @@ def _usable(
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     controls = np.asarray(controls, dtype=float).reshape(len(controls), len(x))
     if len(x) < LEAST_PAIRS:
-        raise NotEnoughData(
-            "not enough data for a correlation",
-            got=f"{len(x)} pairs",
-            expected=f"at least {LEAST_PAIRS}",
-        )
+        raise NotEnoughData(f"a correlation needs at least {LEAST_PAIRS} pairs", got=len(x))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         _defined(np.nan)
     return x, y, controls

@@ -62,12 +62,7 @@ def block_draws(
         About ``length - first`` indices.
     """
     if length - first < LEAST:
-        raise NotEnoughData(
-            "too short for an interval",
-            where="positions",
-            got=length - first,
-            expected=f"at least {LEAST}",
-        )
+        raise NotEnoughData(f"an interval needs at least {LEAST} positions", got=length - first)
     blocks = np.array_split(np.arange(first, length), BLOCKS)
     rng = np.random.default_rng(seed)
     for _ in range(replicates):
@@ -78,7 +73,14 @@ def percentile_interval(value: float, draws: ArrayLike) -> Interval:
     """The estimate with the 2.5 and 97.5 percentiles of its resampled values.
 
     The ends are widened to include the estimate, which a biased statistic can leave outside.
+
+    Raises
+    ------
+    NotEnoughData
+        If there is no resampled value: the statistic is undefined in every resample.
     """
+    if not len(draws):
+        raise NotEnoughData("not enough data for an interval: no resample has a value")
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(np.asarray(draws, dtype=float), [tail, 1 - tail])
     return Interval(float(value), float(min(low, value)), float(max(high, value)))
@@ -115,14 +117,9 @@ def ratio_interval(
     numerator = np.asarray(numerator, dtype=np.float64)
     denominator = np.asarray(denominator, dtype=np.float64)
     if len(numerator) < LEAST:
-        raise NotEnoughData(
-            "too short for an interval",
-            where="positions",
-            got=len(numerator),
-            expected=f"at least {LEAST}",
-        )
+        raise NotEnoughData(f"an interval needs at least {LEAST} positions", got=len(numerator))
     if denominator.sum() <= 0:
-        raise NotEnoughData("the denominators sum to zero", where="denominator")
+        raise NotEnoughData("the denominators must have a positive sum", got=denominator.sum())
     cuts = np.array_split(np.arange(len(numerator)), BLOCKS)
     above = np.array([numerator[cut].sum() for cut in cuts])
     below = np.array([denominator[cut].sum() for cut in cuts])

@@ -26,7 +26,9 @@ __all__ = [
     "LIVE_ROOMS",
     "REPLAY_ROOMS",
     "code_identity",
+    "file_identity",
     "identity",
+    "local_files",
     "model_identity",
     "policy_identity",
     "source_identity",
@@ -138,13 +140,10 @@ def source_identity(cls: type) -> str:
     BadArgument
         If the source cannot be found.
     """
-    digest = hashlib.sha256()
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
     if file is not None and Path(file).is_file():
-        for _, content in sorted(_local_files(Path(file))):
-            digest.update(hashlib.sha256(content).digest())
-        return digest.hexdigest()
+        return file_identity(file)
     try:
         return hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()
     except (OSError, TypeError):
@@ -155,17 +154,24 @@ def source_identity(cls: type) -> str:
         ) from None
 
 
-def _local_files(file: Path) -> list[tuple[str, bytes]]:
-    """``(name, content)`` of a Python file and of the user's files that it imports, all levels."""
-    found: dict[Path, tuple[str, bytes]] = {}
-    waiting = [file.resolve()]
+def file_identity(file: PathLike) -> str:
+    """A digest of a Python file and of the user's files that it imports, wherever they lie."""
+    digest = hashlib.sha256()
+    for path, content in sorted(local_files(file).items(), key=lambda item: item[0].name):
+        digest.update(f"{path.name} {hashlib.sha256(content).hexdigest()} ".encode())
+    return digest.hexdigest()
+
+
+def local_files(file: PathLike) -> dict[Path, bytes]:
+    """Contents of a Python file and of the user's own files that it imports, at all levels."""
+    found: dict[Path, bytes] = {}
+    waiting = [Path(file).resolve()]
     while waiting:
         path = waiting.pop()
         if path in found:
             continue
-        content = path.read_bytes()
-        found[path] = path.name, content
-        for name in _imported(content, path):
+        found[path] = path.read_bytes()
+        for name in _imported(found[path], path):
             module = sys.modules.get(name)
             origin = getattr(module, "__file__", None)
             beside = path.parent.joinpath(*name.split(".")).with_suffix(".py")
@@ -174,7 +180,7 @@ def _local_files(file: Path) -> list[tuple[str, bytes]]:
                 if candidate.suffix == ".py" and candidate.is_file() and _is_users(candidate):
                     waiting.append(candidate)
                     break
-    return list(found.values())
+    return found
 
 
 def _imported(content: bytes, path: Path) -> set[str]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from h2o_theory import figures
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, CannotWrite
 from h2o_theory.figures.table import Setting
 from h2o_theory.report import load_results, page, save_results, summary_table, write_report
 from h2o_theory.report.tables import glance, table_by_budget

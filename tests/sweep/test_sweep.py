@@ -224,7 +224,7 @@ def test_a_full_disk_is_named_and_keeps_what_is_finished(trace_path, tmp_path, m
         os.rename(source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr("h2o_theory.sweep.store.os.replace", replace)
+        patched.setattr("h2o_theory.store.atomic.os.replace", replace)
         with pytest.raises(CannotWrite, match="No space left on device"):
             run_sweep(grid, tmp_path, workers=1)
     kept = [path for path in (tmp_path / "cells").rglob("*") if path.is_file()]
