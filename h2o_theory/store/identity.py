@@ -19,6 +19,7 @@ from typing import Any
 import joblib
 import numpy as np
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 
@@ -158,7 +159,9 @@ def file_identity(file: PathLike) -> str:
     """A digest of a Python file and of the user's files that it imports, wherever they lie."""
     digest = hashlib.sha256()
     for path, content in sorted(local_files(file).items(), key=lambda item: item[0].name):
-        digest.update(f"{path.name} {hashlib.sha256(content).hexdigest()} ".encode())
+        # The file itself may go by any name; what it imports is imported by name.
+        name = "" if path == Path(file).resolve() else path.name
+        digest.update(f"{name} {hashlib.sha256(content).hexdigest()} ".encode())
     return digest.hexdigest()
 
 

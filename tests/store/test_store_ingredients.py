@@ -1,5 +1,6 @@
 """Each campaign computes a cell anew when anything it is a result of changes, and only then."""
 
+import importlib
 import shutil
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from h2o_theory.live.campaign import run_live
 from h2o_theory.policies import make_policy
 from h2o_theory.recorder import LoadedModel
 from h2o_theory.recorder.tiny import tiny_model
-from h2o_theory.store import identity as identity_module
 from h2o_theory.sweep import run_sweep
+
+identity_module = importlib.import_module("h2o_theory.store.identity")
 
 MINE = """
 import helper
