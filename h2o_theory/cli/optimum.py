@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import parse_budgets
 from h2o_theory.cli.common import (
     add_head_options,
     head_choice,
@@ -18,7 +19,7 @@ from h2o_theory.cli.common import (
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import certified_interval, certified_optimum, ratio_intervals, replay
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import make_policy, parse_budgets, parse_policies
+from h2o_theory.policies import make_policy, parse_policies
 from h2o_theory.report import refuse_existing, save_figure, save_results, summary_table
 from h2o_theory.trace import open_trace
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.live.campaign import windows_of
 from h2o_theory.live.evaluate import evaluate, full_run
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.summary import paired_increase
-from h2o_theory.policies import parse_budget
 from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.annotations import FloatArray, IntArray, Progress
+from h2o_theory.budgets import parse_budgets
 from h2o_theory.engine import schedules
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
 from h2o_theory.optimum.shapes import Shape
-from h2o_theory.policies import Policy, parse_budgets, parse_policies
+from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.submodular import (
     READINGS,
     make_reading,

@@ -38,7 +38,7 @@ __all__ = [
 
 PACKAGE = Path(__file__).parents[1]
 
-REPLAY_ROOMS = ("attention", "engine", "kernels", "optimum", "policies", "trace")
+REPLAY_ROOMS = ("attention", "budgets", "engine", "kernels", "optimum", "policies", "trace")
 LIVE_ROOMS = (*REPLAY_ROOMS, "live", "masks", "recorder", "transforms")
 """The rooms whose code a replay and a run of a model depend on."""
 

@@ -356,7 +356,7 @@ def test_bad_places(tmp_path, trace_path):
     matrix.write_text(json.dumps({"0": [5, 6]}))
     grid = {"traces": [trace_path], "policies": ["h2o"]}
     with pytest.raises(BadBudget, match="layer 1"):
-        run_sweep(grid | {"budgets": [ht.read_budget_matrix(matrix)]}, tmp_path)
+        run_sweep(grid | {"budgets": [ht.read_budget_matrix(matrix)]}, tmp_path / "out")
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotWrite):
         run_sweep(grid | {"budgets": [5], "optimum": False}, tmp_path / "file", workers=1)
