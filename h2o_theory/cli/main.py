@@ -41,7 +41,7 @@ class _VerbParser(argparse.ArgumentParser):
     """The parser of a verb, which gets its options when it is first used."""
 
     def __init__(self, *args: object, verb: str, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+        super().__init__(*args, **options)
         self._verb: str | None = verb
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
