@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from h2o_theory.annotations import PathLike
-from h2o_theory.errors import OutputExists
+from h2o_theory.errors import CannotWrite, OutputExists
 from h2o_theory.store.atomic import remove_leftovers, require_writable, write_bytes
 
 __all__ = ["CellStore"]
@@ -64,7 +64,7 @@ class CellStore:
                     hint="Choose another folder",
                 )
         elif self.folder.exists():
-            raise OutputExists("the output must be a folder", where=self.folder, got="a file")
+            raise CannotWrite("the output must be a folder", where=self.folder, got="a file")
         for place in self.folder.glob("cells/*"):
             remove_leftovers(place)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from h2o_theory.errors import OutputExists
+from h2o_theory.errors import CannotWrite, OutputExists
 from h2o_theory.store import CellStore
 
 
@@ -46,8 +46,9 @@ def test_a_failure_is_remembered_until_the_cell_is_there(tmp_path):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("")
-    for place in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(OutputExists):
-            CellStore(place)
+    with pytest.raises(OutputExists):
+        CellStore(tmp_path)
+    with pytest.raises(CannotWrite, match="folder"):
+        CellStore(tmp_path / "notes.txt")
     store = CellStore(tmp_path / "new")
     assert not store.folder.exists() and store.load("abc") is None
