@@ -137,7 +137,7 @@ def integers(text: str | None, name: str) -> list[int] | None:
     """
     if text is None:
         return None
-    numbers = []
+    numbers: list[int] = []
     try:
         for part in text.split(","):
             first, _, last = part.strip().partition("-")
