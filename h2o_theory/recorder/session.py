@@ -1,17 +1,27 @@
 """The state of one recording: every attention call is placed, checked and queued for disk."""
 
+from __future__ import annotations
+
 import contextlib
 import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder.call import Heads, arithmetic_of, call_of, cut, require_options
 from h2o_theory.recorder.placement import ONE_SEQUENCE, History, place
-from h2o_theory.recorder.sequence import Sequence
+from h2o_theory.recorder.sequence import RecordedSequence
+from h2o_theory.recorder.turns import Turns
 from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from h2o_theory.recorder.settings import Settings
 
 __all__ = ["Session"]
 
@@ -36,17 +46,20 @@ class Session:
 
     Attributes
     ----------
-    sequences : list of Sequence
+    sequences : list of RecordedSequence
     pass_lengths : list of int
         Tokens per pass, padding included.
     layer_specs : dict of int to LayerSpec
     """
 
-    def __init__(self, settings, open_sequence):
+    def __init__(
+        self, settings: Settings, open_sequence: Callable[[int, int], Callable[..., None]]
+    ) -> None:
         self.settings = settings
         self.sequences, self.pass_lengths, self.layer_specs = [], [], {}
         self._open_sequence = open_sequence
-        self._ids, self._own, self._ended = None, None, None
+        self.turns = Turns()
+        self._ids, self._own, self._padded = None, None, None
         self._earlier = None
         self._reached = dict.fromkeys(settings.layers, 0)
         self._history, self._placed = History(), {}
@@ -61,7 +74,7 @@ class Session:
             self._failure = error
             raise
 
-    def begin_pass(self, token_ids):
+    def begin_pass(self, token_ids: torch.Tensor) -> None:
         """Note the tokens [batch, n] that the model is about to embed."""
         with self._noting_failure():
             if token_ids.ndim != 2 or 0 in token_ids.shape:
@@ -81,30 +94,36 @@ class Session:
                 )
             self._end_pass()
             self._ids, self._own = token_ids.detach().cpu().numpy(), None
-            self._note_ends()
+            self._padded = self.turns.padded(self._ids)
             self._placed.clear()
             self.pass_lengths.append(token_ids.shape[1])
 
     def _open(self, count):
         for index in range(count):
             emit = self._open_sequence(index, count)
-            self.sequences.append(Sequence(self.settings, emit))
+            self.sequences.append(RecordedSequence(self.settings, emit))
         self._earlier = np.zeros((count, 0), dtype=bool)
-        self._ended = np.zeros(count, dtype=bool)
 
-    def _note_ends(self):
-        """Sequences of a batch that have ended and are fed padding while others go on."""
-        if self._ids.shape[1] > 1 or len(self.sequences) == 1:
-            return
-        for index, sequence in enumerate(self.sequences):
-            ended = sequence.token_ids and sequence.token_ids[-1] in self.settings.end_tokens
-            if ended and self._ids[index, 0] in self.settings.padding:
-                self._ended[index] = True
+    def begin_turn(self, assistant: Any, custom: Any) -> None:
+        """``generate`` was called, see :class:`~h2o_theory.recorder.turns.Turns`."""
+        self.turns.begin(assistant, custom)
 
-    def require_call(self, layer, query, key, inner, options):
+    def follows(self, generation_config: Any) -> bool:
+        """Whether the turn can be followed step by step; refuses one that takes steps back."""
+        with self._noting_failure():
+            return self.turns.follows(generation_config)
+
+    def require_call(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        inner: str,
+        options: Mapping[str, Any],
+    ) -> None:
         """Refuse a call that a trace cannot reproduce, before it runs."""
         with self._noting_failure():
-            require_options(f"layer {layer}", inner, options)
+            require_options(f"layer {layer}", inner, options, query.device.type)
             if key.shape[1] <= self.settings.kv_heads[-1]:
                 raise RecordingRefused(
                     "the layer has fewer kv_heads than the model's configuration says",
@@ -122,7 +141,17 @@ class Session:
                     hint="Pass input_ids to the model, not embeddings computed elsewhere",
                 )
 
-    def capture(self, layer, *, tensors, mask, output, inner, options, causal):
+    def capture(
+        self,
+        layer: int,
+        *,
+        tensors: tuple[torch.Tensor, ...],
+        mask: torch.Tensor | None,
+        output: torch.Tensor,
+        inner: str,
+        options: Mapping[str, Any],
+        causal: bool,
+    ) -> None:
         """Store one attention call's new rows after checking that they reproduce its output.
 
         Parameters
@@ -154,7 +183,7 @@ class Session:
             self._reached[layer] += query.shape[2]
             self._tell_progress()
 
-    def finish(self):
+    def finish(self) -> None:
         """Queue what is still buffered; refuse a recording that is empty or incomplete."""
         if self._failure is not None:
             raise self._failure
@@ -200,7 +229,7 @@ class Session:
         if known is None or known[0]() is not mask:
             where = f"layer {layer}"
             seen = read_mask(mask, (batch, rows, keys), inner=inner, causal=causal, window=window)
-            seen = replace(seen, count=np.where(self._ended[:, None], 0, seen.count))
+            seen = replace(seen, count=np.where(self._padded[:, None], 0, seen.count))
             offset, placed = place(where, seen, self._earlier, keys, window)
             own = np.zeros((batch, rows), dtype=bool)
             for flags, spot in zip(own, placed, strict=True):
@@ -244,7 +273,9 @@ class Session:
             self.settings.progress(*told)
 
 
-def step(pass_lengths, reached, expected):
+def step(
+    pass_lengths: Sequence[int], reached: Collection[int], expected: int | None
+) -> tuple[int, int, str] | None:
     """What to tell after a layer has reported.
 
     Parameters

@@ -19,6 +19,7 @@ FLOORS = [
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
+    {"budgets"},
     {"engine"},
     {"testing", "masks"},
     {"trace"},

@@ -32,7 +32,7 @@ def made_up_results(quality=QUALITY, tokens=60):
                         "tokens": tokens, "layer": layer, "kv_head": kv_head, "policy": policy,
                         "parameters": "", "budget": asked, "budget_tokens": budget, "prefill": 0,
                         "seed": 0, "level": "open", "n_rows": tokens, "retained_mass": mass,
-                        "optimum_mass": optimum, "topk_mass": optimum + 0.01,
+                        "full_mass": 1.0, "optimum_mass": optimum, "topk_mass": optimum + 0.01,
                         "approximation_ratio": ratio,
                         "lost_mass_ratio": (1 - mass) / (1 - optimum),
                         "output_error": np.nan, "kl": -np.log(mass),
