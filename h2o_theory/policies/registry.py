@@ -26,9 +26,10 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 def available() -> dict[str, type[Policy]]:
     """All registered policies, ``{name: class}``, sorted by name."""
-    package = importlib.import_module("h2o_theory.policies")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"h2o_theory.policies.{module.name}")
+    # Late, because the rules import this module to register themselves.
+    rules = importlib.import_module("h2o_theory.policies.rules")
+    for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
+        importlib.import_module(module.name)
     return dict(sorted(_REGISTRY.items()))
 
 
