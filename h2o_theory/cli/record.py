@@ -1,12 +1,13 @@
 """``h2o-theory record``: run a model over a text, or several, and keep its attention."""
 
+import argparse
 from pathlib import Path
 
 from h2o_theory.cli.common import integers, say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace import require_free
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 EPILOG = """examples:
   h2o-theory record smollm2-135m --text notes.txt --tokens 1024 --out notes.trace
@@ -17,19 +18,15 @@ EPILOG = """examples:
 """
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    import argparse
-
-    parser = verbs.add_parser(
-        "record",
-        help="record the attention of a model on a text",
-        description="Record queries, keys and values of a model on the first tokens of a text.\n"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Record queries, keys and values of a model on the first tokens of a text.\n"
         "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.\n"
-        "`h2o-theory ls families` lists what can be recorded.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "`h2o-theory ls families` lists what can be recorded."
     )
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("model", metavar="MODEL")
     _add_text_options(parser.add_argument_group("text"))
     _add_model_options(parser.add_argument_group("model"))
@@ -38,44 +35,55 @@ def add_parser(verbs):
 
 
 def _add_text_options(group):
-    group.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 file")
+    group.add_argument("--text", required=True, metavar="FILE", help="UTF-8 file with the text")
     several = group.add_mutually_exclusive_group()
     several.add_argument(
-        "--lines", action="store_true", help="each line of FILE is a text and gives a trace"
+        "--lines",
+        action="store_true",
+        help="take each line of FILE as a text and record a trace of it",
     )
     several.add_argument(
-        "--field", metavar="NAME", help="each line of FILE is JSON with a text in this field"
+        "--field",
+        metavar="NAME",
+        help="take each line of FILE as JSON, with the text in this field",
     )
-    group.add_argument("--texts", type=int, metavar="N", help="the first N lines only")
+    group.add_argument("--texts", type=int, metavar="N", help="record the first N lines only")
     group.add_argument(
         "--tokens",
         type=int,
         metavar="T",
-        help="tokens of the text to record; of several texts at most T each (default: all)",
+        help="tokens to record, of several texts at most T of each (default: all)",
     )
     group.add_argument(
         "--generate", type=int, metavar="N", help="let the model go on for N tokens, greedily"
     )
-    group.add_argument("--temperature", type=float, metavar="X", help="sample them, at X")
-    group.add_argument("--top-p", type=float, metavar="X", help="sample them, from a share X")
-    group.add_argument("--seed", type=int, metavar="S", help="of the sampling (default: 0)")
+    group.add_argument(
+        "--temperature", type=float, metavar="X", help="sample the tokens, at this temperature"
+    )
+    group.add_argument(
+        "--top-p", type=float, metavar="X", help="nucleus sampling with probability X"
+    )
+    group.add_argument("--seed", type=int, metavar="S", help="seed of the sampling (default: 0)")
 
 
 def _add_model_options(group):
     group.add_argument(
         "--device",
         default="cpu",
-        help="cpu, cuda, cuda:1, ..., or auto: layers spread over all devices (default: cpu)",
+        help="device: cpu, cuda, cuda:1, ..., or auto to spread layers over all (default: cpu)",
     )
-    group.add_argument("--dtype", default="float32", help="of the model (default: float32)")
+    group.add_argument("--dtype", default="float32", help="dtype of the model (default: float32)")
     group.add_argument(
         "--attention",
         metavar="NAME",
-        help="implementation that does the work: sdpa, eager, flash_attention_2 "
+        help="attention implementation that does the work: sdpa, eager, flash_attention_2 "
         "(default: sdpa, or eager where sdpa drops a part of the family's attention)",
     )
     group.add_argument(
-        "--piece", type=int, metavar="N", help="tokens per pass, to bound memory (default: all)"
+        "--piece",
+        type=int,
+        metavar="N",
+        help="tokens per pass; fewer need less memory (default: all)",
     )
 
 
@@ -92,13 +100,14 @@ def _add_trace_options(group):
         "--store",
         default="qkv",
         choices=("qkv", "qk", "attention"),
-        help="qk leaves out V and with it output errors; attention stores rows, O(T^2)",
+        help="tensors to store: qk leaves out V and with it output errors, attention stores rows "
+        "and takes O(T^2) (default: qkv)",
     )
     group.add_argument(
         "--store-dtype",
         default="model",
         choices=("model", "float32", "float16", "bfloat16"),
-        help="of the trace; model keeps every bit (default: model)",
+        help="dtype of the trace; model keeps every bit (default: model)",
     )
     group.add_argument(
         "--token-strings", action="store_true", help="store the text's tokens, not only their ids"
@@ -113,7 +122,7 @@ def _add_trace_options(group):
     )
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Record and say what was written."""
     from h2o_theory.recorder import (
         load_model,
@@ -128,8 +137,7 @@ def run(arguments):
     several = arguments.lines or arguments.field is not None
     if several and arguments.overwrite:
         raise BadArgument(
-            "several traces are not overwritten",
-            where="--overwrite",
+            "--overwrite cannot replace several traces at once",
             hint="Delete the folder or choose another",
         )
     if not (several and arguments.resume):
@@ -178,12 +186,12 @@ def _texts(arguments):
     if not (arguments.lines or arguments.field is not None):
         if arguments.texts is not None:
             raise BadArgument(
-                "the file holds one text", where="--texts", hint="Add --lines or --field NAME"
+                "--texts needs a file of several texts", hint="Add --lines or --field NAME"
             )
         return [read_text(arguments.text)]
     texts = read_texts(arguments.text, arguments.field)
     if arguments.texts is not None and arguments.texts < 1:
-        raise BadArgument("no text is asked for", where="--texts", got=arguments.texts)
+        raise BadArgument("--texts must be at least 1", got=arguments.texts)
     return texts[: arguments.texts]
 
 
@@ -195,17 +203,13 @@ def _generation(arguments):
         for name, value in {**sampling, "seed": arguments.seed}.items():
             if value is not None:
                 raise BadArgument(
-                    "nothing is generated",
-                    where="--" + name.replace("_", "-"),
-                    got=value,
+                    f"--{name.replace('_', '-')} needs tokens to generate",
                     hint="Add --generate N",
                 )
         return None
     if arguments.seed is not None and set(sampling.values()) == {None}:
         raise BadArgument(
-            "greedy generation has no seed",
-            where="--seed",
-            got=arguments.seed,
+            "--seed has no use in greedy generation",
             hint="Add --temperature or --top-p to sample",
         )
     return GenerationSettings(arguments.generate, **sampling, seed=arguments.seed or 0)

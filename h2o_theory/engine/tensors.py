@@ -68,7 +68,7 @@ def load_tensors(trace, layer, kv_head, kinds):
 
 def counts_slots(policy):
     """Whether the policy's cache counts positions within itself."""
-    return getattr(policy, "positions", "original") == "slot"
+    return policy.positions == "slot"
 
 
 def rotary_of(trace, layer):

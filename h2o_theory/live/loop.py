@@ -218,7 +218,7 @@ def closed_loop(
     if counts_slots(policy):
         positions = "slot"
     ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
-    if policy.name == "full":
+    if not policy.follows_budget:
         budgets = dict.fromkeys(budgets, tokens)
     check_budgets(policy, [(text, budgets)])
     check_model_suits(policy, model, positions)

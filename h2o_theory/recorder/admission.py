@@ -35,10 +35,8 @@ def recordable_modules(model):
     """
     if not isinstance(model, require("transformers").PreTrainedModel):
         raise BadArgument(
-            "only a transformers model can be recorded",
-            where="model",
+            "model must be a transformers model or the result of load_model",
             got=type(model).__name__,
-            expected="a PreTrainedModel or the result of load_model",
         )
     _require_family(model)
     _require_inner(model)
@@ -145,18 +143,13 @@ def _chosen(numbers, count, plural, singular):
         wanted = sorted({number.__index__() for number in numbers})
     except (TypeError, AttributeError):
         raise BadArgument(
-            f"{plural} must be integers", where=plural, got=numbers, expected="such as [0, 10, 20]"
+            f"{plural} must be whole numbers, such as [0, 10, 20]", got=numbers
         ) from None
     if not wanted:
-        raise BadArgument(f"no {singular} is asked for", where=plural)
+        raise BadArgument(f"{plural} must name at least one {singular}, or be None for all")
     for number in wanted:
         if not 0 <= number < count:
-            raise OutOfRange(
-                f"the model has no such {singular}",
-                where=plural,
-                got=number,
-                expected=f"0 to {count - 1}",
-            )
+            raise OutOfRange(f"{plural} must be 0 to {count - 1} in this model", got=number)
     return tuple(wanted)
 
 

@@ -30,7 +30,7 @@ def load_options(device, dtype, attention):
         If accelerate or the package of flash attention is needed and not installed.
     """
     if dtype not in DTYPES:
-        raise BadArgument("unknown dtype", where="dtype", got=dtype, expected=" or ".join(DTYPES))
+        raise BadArgument(f"dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}", got=dtype)
     torch = require("torch")
     options = {"dtype": getattr(torch, dtype)}
     if device == "auto":
@@ -56,20 +56,15 @@ def require_device(device):
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         raise BadArgument(
-            "the device cannot be used",
-            where="device",
+            "device must be cpu, auto or an accelerator that torch sees, such as cuda",
             got=f"{device} ({str(error).splitlines()[0]})",
-            expected="cpu, auto, or an accelerator that torch sees, such as cuda",
         ) from None
 
 
 def _require_attention(attention):
     if attention not in INNER:
         raise BadArgument(
-            "no such attention implementation",
-            where="attention",
-            got=attention,
-            expected=" or ".join(INNER),
+            f"attention must be {', '.join(INNER[:-1])} or {INNER[-1]}", got=attention
         )
     package = FLASH_PACKAGES.get(attention)
     if package is not None and importlib.util.find_spec(package) is None:

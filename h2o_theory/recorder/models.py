@@ -85,7 +85,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     """
     name = str(name_or_path).strip()
     if not name:
-        raise BadArgument("the model's name is empty", where="name_or_path")
+        raise BadArgument("name_or_path must not be empty")
     options = load_options(device, dtype, attention)
     if name.lower() in SHORT_NAMES:
         path, source = packaged_file(name.lower())

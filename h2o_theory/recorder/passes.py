@@ -42,16 +42,16 @@ class GenerationSettings:
 
     def __post_init__(self):
         for name, kind, lowest, highest, expected in (
-            ("new_tokens", int, 1, math.inf, "an integer from 1"),
+            ("new_tokens", int, 1, math.inf, "a whole number, at least 1"),
             ("temperature", (int, float), TINY, sys.float_info.max, "a number above 0"),
             ("top_p", (int, float), TINY, 1, "a number above 0, at most 1"),
-            ("seed", int, 0, 2**63 - 1, "an integer from 0, below 2^63"),
+            ("seed", int, 0, 2**63 - 1, "a whole number from 0, below 2^63"),
         ):
             got = getattr(self, name)
             if got is None and name in ("temperature", "top_p"):
                 continue
             if isinstance(got, bool) or not isinstance(got, kind) or not lowest <= got <= highest:
-                raise BadArgument(f"{name} is out of range", where=name, got=got, expected=expected)
+                raise BadArgument(f"{name} must be {expected}", got=got)
 
     @property
     def sampled(self):

@@ -27,7 +27,7 @@ def read_text(path):
             "the text is not UTF-8", where=path, got=f"byte {error.start}: {error.reason}"
         ) from None
     if not text.strip():
-        raise TextError("the text is empty", where=path, expected="at least one token")
+        raise TextError("the text must not be empty", where=path)
     return text
 
 
@@ -89,11 +89,11 @@ def encode(tokenizer, text, tokens=None, name="text", *, exact=True):
         If ``tokens`` is not a positive integer.
     """
     if not isinstance(text, str) or not text.strip():
-        raise TextError("the text is empty", where=name, expected="prose")
+        raise TextError("the text must not be empty", where=name)
     if tokens is not None and (isinstance(tokens, bool) or not hasattr(tokens, "__index__")):
-        raise BadArgument("tokens must be an integer", where="tokens", got=tokens)
+        raise BadArgument("tokens must be a whole number or None", got=repr(tokens))
     if tokens is not None and tokens < 1:
-        raise BadArgument("at least one token is needed", where="tokens", got=tokens)
+        raise BadArgument("tokens must be at least 1", got=tokens)
     # verbose=False: the text may exceed the model's context, only its first tokens are used.
     ids = tokenizer(text, verbose=False)["input_ids"]
     if exact and tokens is not None and len(ids) < tokens:
@@ -110,7 +110,7 @@ def encode(tokenizer, text, tokens=None, name="text", *, exact=True):
 def encode_all(tokenizer, texts, tokens, name):
     """Token ids of several texts, at most ``tokens`` of each; raises TextError as above."""
     if not texts:
-        raise TextError("there is no text", where=name, expected="at least one")
+        raise TextError("at least one text is needed", where=name)
     return [
         encode(tokenizer, text, tokens, f"{name}, text {index + 1}", exact=False)
         for index, text in enumerate(texts)

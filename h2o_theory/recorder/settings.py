@@ -119,10 +119,10 @@ def require_arguments(
     for name, number in (("tokens", tokens), ("prompt_length", prompt_length)):
         if number is not None and (not isinstance(number, int) or number < 1):
             raise BadArgument(
-                "a number of tokens is needed", where=name, got=number, expected="None or from 1"
+                f"{name} must be None or a whole number, at least 1", got=repr(number)
             )
     if store not in STORES:
-        raise BadArgument("unknown content", where="store", got=store, expected=" or ".join(STORES))
+        raise BadArgument("store must be qkv, qk or attention", got=store)
     if store_dtype not in ("model", *DTYPES):
         raise BadArgument(
             f"store_dtype must be model, {', '.join(DTYPES[:-1])} or {DTYPES[-1]}",
@@ -130,15 +130,10 @@ def require_arguments(
         )
     if not isinstance(self_check_rows, int) or self_check_rows < 1:
         raise BadArgument(
-            "at least one row must be checked",
-            where="self_check_rows",
-            got=self_check_rows,
-            expected="an integer from 1",
+            "self_check_rows must be a whole number, at least 1", got=repr(self_check_rows)
         )
     if token_strings and tokenizer is None:
-        raise BadArgument(
-            "token strings need a tokenizer", where="token_strings", hint="Pass tokenizer="
-        )
+        raise BadArgument("token_strings=True needs a tokenizer", hint="Pass tokenizer=")
 
 
 def choose_settings(
@@ -161,10 +156,7 @@ def choose_settings(
     own = str(model.dtype).removeprefix("torch.")
     if own not in DTYPES:
         raise BadArgument(
-            "the model's dtype cannot be recorded",
-            where="model",
-            got=own,
-            expected=" or ".join(DTYPES),
+            f"the model's dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}", got=own
         )
     if store_dtype == "model":
         store_dtype = "float32" if store == "attention" else own

@@ -76,12 +76,10 @@ def plan_sequences(model, sequences, generation, options):
     plans = []
     for index, ids in enumerate(sequences):
         if context is not None and len(ids) + more > context:
-            which = f", text {index + 1}" if len(sequences) > 1 else ""
+            which = f" of text {index + 1}" if len(sequences) > 1 else ""
             raise BadArgument(
-                "more tokens than the model's context",
-                where=f"tokens{which}",
+                f"the tokens{which} must fit the model's context of {context}",
                 got=len(ids) + more,
-                expected=f"at most {context}",
                 hint="Record the first of them with --tokens (tokens=)",
             )
         plans.append(
@@ -149,9 +147,7 @@ def tokenizer_of(model, tokenizer):
         tokenizer = model.tokenizer
     if tokenizer is None:
         raise BadArgument(
-            "a tokenizer is needed to read a text",
-            where="tokenizer",
-            got="none, and none beside the model",
+            "a text needs a tokenizer, and there is none beside the model",
             hint="Save one into the model's folder, or pass tokenizer=",
         )
     return tokenizer

@@ -117,10 +117,7 @@ def trace_of_rows(attention, kv_heads, values, layers, model):
     layers = list(range(len(arrays))) if layers is None else [int(layer) for layer in layers]
     if len(layers) != len(arrays) or len(set(layers)) != len(arrays):
         raise BadArgument(
-            "one distinct number per layer is needed",
-            where="layers",
-            got=layers,
-            expected=f"{len(arrays)} numbers",
+            f"layers must be {len(arrays)} distinct numbers, one per layer", got=layers
         )
     tensors = {}
     for layer, array in zip(layers, arrays, strict=True):
@@ -133,10 +130,8 @@ def trace_of_rows(attention, kv_heads, values, layers, model):
         expected = {(len(arrays), count, tokens, value_dim) for count in counts}
         if not value_dim or {values.shape} != expected:
             raise BadArgument(
-                "values do not fit the attention",
-                where="values",
+                f"values must have the shape ({len(arrays)}, {counts[0]}, {tokens}, dv)",
                 got=values.shape,
-                expected=(len(arrays), counts[0], tokens, "dv"),
             )
         tensors |= {f"{layer}.v": part for layer, part in zip(layers, values, strict=True)}
     spec = rows_spec(tokens, dtype, layers, q_heads, counts, value_dim=value_dim, model=model)
@@ -162,9 +157,8 @@ def kv_heads_by_layer(q_heads, kv_heads):
     for heads, count in zip(q_heads, counts, strict=True):
         if count < 1 or heads % count:
             raise BadArgument(
-                "query heads do not divide into kv_heads",
-                where="kv_heads",
-                got=f"{heads} query heads, {count} kv_heads",
+                "kv_heads must divide the query heads of each layer",
+                got=f"{count} for {heads} query heads",
             )
     return counts
 
@@ -183,14 +177,12 @@ def per_layer(numbers, layers, where):
         numbers = [index(number) for number in numbers]
     except TypeError:
         raise BadArgument(
-            "an integer is needed, or one per layer", where=where, got=repr(numbers)
+            f"{where} must be a whole number, or one per layer", got=repr(numbers)
         ) from None
     if len(numbers) != layers:
         raise BadArgument(
-            f"one number of {where} per layer is needed",
-            where=where,
+            f"{where} must be one number, or one for each of {layers} layers",
             got=f"{len(numbers)} numbers",
-            expected=f"1 or {layers}",
         )
     return numbers
 

@@ -170,14 +170,12 @@ def _kv_heads(found, kv_heads, group):
     if group is None:
         return kv_heads
     if kv_heads is not None:
-        raise BadArgument("state either kv_heads or group", where="kv_heads, group")
+        raise BadArgument("kv_heads and group say the same: give one of them")
     groups = per_layer(group, len(found.q_heads), "group")
     if any(size < 1 or heads % size for heads, size in zip(found.q_heads, groups, strict=True)):
         raise BadArgument(
-            "query heads do not divide into groups",
-            where="group",
+            "group must divide the query heads of each layer",
             got=f"{groups} for {list(found.q_heads)} query heads",
-            expected="one divisor of the query heads, or one per layer",
         )
     return [heads // size for heads, size in zip(found.q_heads, groups, strict=True)]
 
@@ -195,10 +193,8 @@ def _texts(tokens, found):
     kinds = {type(token) for part in lists if fits for token in part}
     if not fits or kinds not in ({int}, {str}):
         raise BadArgument(
-            "the tokens do not fit the attention",
-            where="tokens",
-            expected=f"{found.tokens} ids (or strings)"
-            + (f" for each of {found.sequences} sequences" if found.sequences > 1 else ""),
+            f"tokens must be {found.tokens} ids, or as many strings"
+            + (f", for each of {found.sequences} sequences" if found.sequences > 1 else ""),
         )
     key = "token_ids" if kinds == {int} else "token_strings"
     return [{key: tuple(part)} for part in lists]

@@ -36,10 +36,8 @@ def predict_bytes(spec):
     """
     if spec.tokens is None or spec.dtype not in ITEM_BYTES:
         raise BadArgument(
-            "the size cannot be predicted",
-            where="spec",
+            f"spec must state a length and one of the dtypes {', '.join(ITEM_BYTES)}",
             got=f"{spec.tokens} tokens in {spec.dtype}",
-            expected=f"a length, and one of {', '.join(ITEM_BYTES)}",
         )
     tokens, item, total = spec.tokens, ITEM_BYTES[spec.dtype], 0
     for layer in spec.layers:

@@ -287,5 +287,5 @@ def test_a_recording_that_does_not_fit_is_refused_before_anything_is_made(tmp_pa
 
 def test_a_size_without_a_length_cannot_be_predicted():
     for spec in (plan(None), TraceSpec(3, (), dtype="int8")):
-        with pytest.raises(BadArgument, match="cannot be predicted"):
+        with pytest.raises(BadArgument, match="spec must state a length"):
             predict_bytes(spec)

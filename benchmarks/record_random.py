@@ -64,7 +64,7 @@ def run_shapes(shapes=None, *, device="cuda", tokens=4096, progress=None):
     Returns
     -------
     pandas.DataFrame
-        As :func:`h2o_theory.bench.record.run`; the memory rows are of the device, and absent on
+        As :func:`benchmarks.record.run`; the memory rows are of the device, and absent on
         the CPU.
 
     Raises
