@@ -78,8 +78,8 @@ def sample_table(
     Returns
     -------
     pandas.DataFrame
-        policy, parameters, budget, samples, self_bleu (over token ids), kv_bytes (at the largest
-        step of any sample), held_bytes, status, reason, text (of the first sample).
+        The columns of a policy, budget, samples, self_bleu (over token ids), kv_bytes (at the
+        largest step of any sample), held_bytes, status, reason, text (of the first sample).
 
     Raises
     ------
@@ -94,8 +94,7 @@ def sample_table(
     store, fingerprint, rows = CellStore(out), model_fingerprint(model.model), []
     for done, task in enumerate(tasks, start=1):
         row = {
-            "policy": task.policy.name,
-            "parameters": task.parameters,
+            **task.columns,
             "budget": task.text,
             "samples": samples,
             "status": "done",

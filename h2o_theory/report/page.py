@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from h2o_theory.annotations import PathLike
+from h2o_theory.engine.columns import PARTS
 from h2o_theory.figures import (
     head_figure,
     lost_mass_figure,
@@ -20,7 +21,6 @@ from h2o_theory.report.tables import glance, sees_the_future, table_by_budget
 
 __all__ = ["write_report"]
 
-PARTS = ["n_sink", "n_heavy", "n_recent"]
 
 _FIGURES = {
     "retained_mass": mass_figure,

@@ -21,7 +21,7 @@ def summary_table(results: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         policy (the label of its series), budget, budget_tokens (the mean over heads where a
-        matrix gave each its own), heads, mean_ratio, median_ratio, worst_ratio (all of the approximation ratio J / J(OPT)
+        matrix gave each its own), heads, mean_ratio, median_ratio, worst_ratio (all of J / J(OPT)
         over heads), lost_mass_ratio (pooled: the mass all heads lose over the mass OPT loses on
         them), retained_mass, output_error, kl (means over heads).
         References such as ``full`` carry no ratio.

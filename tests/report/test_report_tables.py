@@ -30,8 +30,9 @@ def made_up_results(quality=QUALITY, tokens=60):
                     {
                         "trace": "made-up", "trace_id": "001234567890", "model": "none",
                         "tokens": tokens, "layer": layer, "kv_head": kv_head, "policy": policy,
+                        "policy_name": policy, "n_sink": 0, "n_heavy": budget, "n_recent": 0,
                         "parameters": "", "budget": asked, "budget_tokens": budget, "prefill": 0,
-                        "seed": 0, "level": "open", "n_rows": tokens, "retained_mass": mass,
+                        "seed": 0, "loop": "open", "n_rows": tokens, "retained_mass": mass,
                         "optimum_mass": optimum, "topk_mass": optimum + 0.01,
                         "approximation_ratio": ratio,
                         "lost_mass_ratio": (1 - mass) / (1 - optimum),
