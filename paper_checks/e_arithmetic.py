@@ -55,7 +55,7 @@ SETTINGS = {
 }
 
 
-def obs_memory():
+def obs_memory() -> CheckFinding:
     """48 layers x 7168 x 2 (K, V) x 2 bytes x 128 x 1024."""
     size = MODELS["OPT-30B"].kv_bytes(1024, 128)
     return CheckFinding(
@@ -94,7 +94,7 @@ def throughput(model, gpu, prompt, new, *, share=1.0, batch=None):
     return batch * new / (prefill + new * max(read, compute)), batch
 
 
-def obs_throughput():
+def obs_throughput() -> CheckFinding:
     """How much of the claimed factors the size of the cache alone can explain."""
     factors, latency, lines = [], [], {}
     for gpu_name, settings in SETTINGS.items():

@@ -65,10 +65,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Solve, check, compare, split, print."""
     if arguments.time_limit is not None and not arguments.interval:
         raise BadArgument(
-            "a time limit needs --interval",
-            where="--time-limit",
+            "--time-limit needs --interval",
             got=arguments.time_limit,
-            hint="The exact optimum has no time limit; add --interval for certified bounds",
+            hint="The exact optimum has no time limit; add --interval for certified bounds.",
         )
     parse_budgets(arguments.budget)  # one number for all heads: no matrix and no rule
     if arguments.out:

@@ -3,7 +3,6 @@
 from h2o_theory.policies.base import CompiledPolicy, Context, Policy
 from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
 from h2o_theory.policies.known import KnownSchedule
-from h2o_theory.policies.load import load_policy
 from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.plain import PlainPolicy
 from h2o_theory.policies.registry import available, make_policy, parse_policies, register
@@ -20,7 +19,6 @@ __all__ = [
     "Policy",
     "Tensors",
     "available",
-    "load_policy",
     "make_policy",
     "parse_budget",
     "parse_budgets",
