@@ -13,7 +13,7 @@ def label_series(results: pd.DataFrame) -> pd.DataFrame:
 
     A series is a policy as asked for. Where a rule gives each kv_head its own budget, the rule
     belongs to the label: "h2o, pyramid". Series of one ``policy_name`` are its variants, in order
-    of appearance; they share a colour. Several seeds of a policy stay one series.
+    of appearance but rules last; they share a colour. Seeds of a policy stay one series.
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ def label_series(results: pd.DataFrame) -> pd.DataFrame:
         With a fresh index. O(rows).
     """
     out = results.reset_index(drop=True)
-    rules = {text: _rule(text) for text in out["budget"].unique()}
-    suffix = out["budget"].map({text: rule and f", {rule}" for text, rule in rules.items()})
-    out["series"] = out["policy"].astype(str) + suffix.astype(str)
-    first = out.drop_duplicates("series")
+    rule = out["budget"].map({text: _rule(text) for text in out["budget"].unique()})
+    out["series"] = out["policy"].where(rule == "", out["policy"] + ", " + rule)
+    # One budget for all heads comes first: it keeps the look of the policy's own name.
+    first = out.assign(rule=rule).drop_duplicates("series").sort_values("rule", kind="stable")
     number = first.groupby("policy_name", sort=False).cumcount()
     out["variant"] = out["series"].map(dict(zip(first["series"], number, strict=True))).astype(int)
     return out

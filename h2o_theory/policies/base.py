@@ -1,6 +1,5 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
@@ -264,8 +263,3 @@ class CompiledPolicy(Policy):
     def table(self, mean_rows):
         """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""
         return np.zeros((0, 0))
-
-
-def without_parts(parameters):
-    """What :meth:`Policy.describe` says, less the parts of a budget."""
-    return re.sub(r"n_\w+=\d+ ?", "", parameters)

@@ -14,6 +14,8 @@ from h2o_theory.report import load_results, save_results, summary_table, write_r
 from h2o_theory.report import page as page_module
 from h2o_theory.trace import Trace
 
+pytestmark = pytest.mark.usefixtures("coarse_figures")
+
 POLICIES = "full,recent,sink,random,h2o,heavy,tova,lru,lfu,greedy,belady,belady_mass,optimum"
 
 

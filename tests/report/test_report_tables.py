@@ -12,6 +12,8 @@ from h2o_theory.figures.table import Setting
 from h2o_theory.report import load_results, page, save_results, summary_table, write_report
 from h2o_theory.report.tables import glance, table_by_budget
 
+pytestmark = pytest.mark.usefixtures("coarse_figures")
+
 QUALITY = {"lru": 0.9, "h2o": 0.8, "belady": 0.95, "optimum": 1.0}
 BUDGETS = {6: "10%", 12: "20%"}
 HEADS = [(0, 0), (0, 1), (3, 0), (3, 1)]
