@@ -248,8 +248,8 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     assert "ladder, removal" in capsys.readouterr().err
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]
     for name, option, value, words in (
-        ("quantised", "--tokens", "0", "at least one token"),
-        ("quantised", "--windows", "0", "at least one token"),
+        ("quantised", "--tokens", "0", "tokens must be at least 1"),
+        ("quantised", "--windows", "0", "windows must be at least 1"),
         ("quantised", "--budget", "", "cannot be read"),
         ("ladder", "--budget", "", "no budget was given"),
         ("ladder", "--policy", "", "no policy was given"),
