@@ -88,9 +88,10 @@ def say(text: str) -> None:
 def say_parts(parts: Iterable[Mapping[str, object]]) -> None:
     """What every budget came to, on stderr: one line for each policy and resolved budget."""
     for part in parts:
+        split = " ".join(f"{name}={part[name]}" for name in ("n_sink", "n_heavy", "n_recent"))
         say(
             f"{part['policy']} at {part['budget']} = {part['budget_tokens']} tokens "
-            f"(kv_heads: {part['heads']}): {part['parameters']}"
+            f"(kv_heads: {part['heads']}): {split} {part['parameters']}"
         )
 
 

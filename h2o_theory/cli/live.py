@@ -113,7 +113,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate, save, draw, print; exit code 1 if a cell failed."""
-    from h2o_theory.figures.live import label_live
+    from h2o_theory.engine.columns import POLICY_COLUMNS
+    from h2o_theory.figures.series import label_series
     from h2o_theory.live.campaign import run_live, windows_of
     from h2o_theory.live.samples import sample_table, sample_tasks
     from h2o_theory.live.summary import summarise
@@ -165,10 +166,10 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(table)
     else:
         title = f"{model.name}, {name}: {arguments.windows} window(s), closed loop"
-        shown = label_live(summary).assign(policy=lambda table: table["series"])
-        print_table(shown[summary.columns.drop(["parameters", "budget_tokens"])], title)
+        shown = label_series(summary).assign(policy=lambda table: table["series"])
+        print_table(shown[summary.columns.drop([*POLICY_COLUMNS[1:], "budget_tokens"])], title)
         if samples is not None:
-            print_table(samples.drop(columns=["parameters", "text"]), "samples")
+            print_table(samples.drop(columns=[*POLICY_COLUMNS[1:], "text"]), "samples")
     for row in campaign.table[campaign.table["status"] == "failed"].itertuples():
         say(f"failed: {row.policy} at {row.budget}, window {row.window}: {row.reason}")
     broken = campaign.failed or (samples is not None and samples["status"].eq("failed").any())
@@ -207,7 +208,7 @@ def _draw(summary, campaign, out):
     from h2o_theory.figures.live import LiveSetting, loss_figure
 
     done = campaign.table[campaign.table["status"] == "done"]
-    if summary["policy"].eq("full").all():
+    if summary["policy_name"].eq("full").all():
         return
     first = done.iloc[0]
     setting = LiveSetting(

@@ -17,7 +17,7 @@ from h2o_theory.trace import open_trace
 
 __all__ = ["add_options"]
 
-_KEY = ["budget_tokens", "budget", "mask", "parameters"]
+_KEY = ["budget_tokens", "budget", "mask"]
 _MEANS = ["retained_mass", "topk_bound_ratio", "output_error", "kl", "keys_seen_mean", "readmitted"]
 
 

@@ -16,7 +16,7 @@ from h2o_theory.transforms import replay_transforms
 
 __all__ = ["add_options"]
 
-_KEY = ["budget_bytes", "budget", "policy", "transform", "parameters", "budget_tokens"]
+_KEY = ["budget_bytes", "budget", "policy", "transform", "budget_tokens"]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -50,7 +50,7 @@ class ExperimentResult:
             "tokens": study.tokens,
             "windows": len(study.windows),
             "version": h2o_theory.__version__,
-            "level": "closed",
+            "loop": "closed",
             **setting,
         }
         return cls(name, question, answer, findings, table, setting, extra or {})

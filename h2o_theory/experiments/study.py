@@ -36,18 +36,22 @@ class Arm:
         None is the full cache.
     compared : bool
         Whether agreement and KL are measured against the full cache, which is then run besides.
+    policy, policy_name : str
+        The policy as asked for and by its name, where one decides.
     """
 
     label: str
     what: dict
     run: object = field(compare=False)
     compared: bool = True
+    policy: str = ""
+    policy_name: str = ""
 
 
 MINUTES = 4096
 """Tokens from which on a single cell takes so long that it shows its own progress."""
 
-FULL = Arm("full cache", {"kind": "full"}, None)
+FULL = Arm("full cache", {"kind": "full"}, None, policy="full", policy_name="full")
 
 
 def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed=0, compared=True):
@@ -63,7 +67,7 @@ def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed
     }
     if not compared:
         what["compared"] = False
-    label = label or f"{policy.name} at {budget}"
+    label = label or f"{policy.asked} at {budget}"
 
     def run(study, window, reference):
         ids, progress = study.windows[window], None
@@ -73,7 +77,7 @@ def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed
             study.model, ids, policy, budget, reference=reference, progress=progress, **options
         )
 
-    return Arm(label, what, run, compared)
+    return Arm(label, what, run, compared, policy.asked, policy.name)
 
 
 def _named(progress, label):
@@ -142,7 +146,7 @@ class Study:
                 found[arm.label].append(self.cell(window, arm))
                 if self.progress:
                     self.progress(done, len(arms) * len(self.windows), "cells")
-        return Comparison(found, base.label)
+        return Comparison(found, arms)
 
     def _compute(self, window, arm):
         reference = self.full(window) if arm.compared else None
@@ -165,12 +169,14 @@ class Comparison:
     Attributes
     ----------
     labels : list of str
+    arms : dict of str to Arm
     base : str
         The one that the others are measured against.
     """
 
-    def __init__(self, found, base):
-        self._found, self.labels, self.base = found, list(found), base
+    def __init__(self, found, arms):
+        self._found, self.arms = found, {arm.label: arm for arm in arms}
+        self.labels, self.base = list(found), arms[0].label
 
     def losses(self, label):
         """Losses of all windows one after another, [windows x T]; the first of each is NaN."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.engine.columns import POLICY_COLUMNS, with_whole_parts
 from h2o_theory.errors import BadArgument, TextError
 from h2o_theory.live.evaluate import check_full_run, evaluate, first_scored, full_run
 from h2o_theory.live.stream import as_token_ids
@@ -28,14 +29,13 @@ LIVE_COLUMNS = (
     "text",
     "window",
     "tokens",
-    "policy",
-    "parameters",
+    *POLICY_COLUMNS,
     "budget",
     "budget_tokens",
     "prefill",
     "positions",
     "seed",
-    "level",
+    "loop",
     "n",
     "loss",
     "perplexity",
@@ -64,7 +64,7 @@ class Campaign:
         One row per window, policy and budget; columns :data:`LIVE_COLUMNS`. Where kv_heads have
         budgets of their own, ``budget_tokens`` is their mean, rounded, and ``parameters`` lack the
         parts, as in the summary of a replay. Losses are nats per token; ``kv_bytes`` are those
-        visible at the largest step, ``full_kv_bytes`` those of the full cache; ``level`` is
+        visible at the largest step, ``full_kv_bytes`` those of the full cache; ``loop`` is
         ``closed``.
     losses : dict of str to float64 array
         By cell: the losses [T] of its window; token 0 has none.
@@ -184,12 +184,11 @@ def run_live(
                 "text": text,
                 "window": number,
                 "tokens": len(ids),
-                "policy": task.policy.name,
-                "parameters": task.parameters,
+                **task.columns,
                 "budget": task.text,
                 "budget_tokens": task.budget_tokens,
                 **options,
-                "level": "closed",
+                "loop": "closed",
                 "status": "done",
                 "reason": "",
                 "cell": cell,
@@ -251,7 +250,8 @@ def _compute(model, ids, task, options, reference):
 
 def _with_full(table):
     """The loss of the full cache beside each cell of the same window."""
-    full = table[(table["policy"] == "full") & (table["status"] == "done")]
+    table = with_whole_parts(table)
+    full = table[(table["policy_name"] == "full") & (table["status"] == "done")]
     known = full.set_index("window")["loss"] if "loss" in full else pd.Series(dtype=float)
     table["full_loss"] = table["window"].map(known)
     table = table.reindex(columns=LIVE_COLUMNS)

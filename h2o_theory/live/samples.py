@@ -84,8 +84,8 @@ def sample_table(
     Returns
     -------
     pandas.DataFrame
-        policy, parameters, budget, samples, self_bleu (over token ids), kv_bytes (at the largest
-        step of any sample), held_bytes, status, reason, text (of the first sample).
+        The columns of a policy, budget, samples, self_bleu (over token ids), kv_bytes (at the
+        largest step of any sample), held_bytes, status, reason, text (of the first sample).
 
     Raises
     ------
@@ -100,8 +100,7 @@ def sample_table(
     store, rows, code = CellStore(out), [], code_identity(*LIVE_ROOMS)
     for done, task in enumerate(tasks, start=1):
         row = {
-            "policy": task.policy.name,
-            "parameters": task.parameters,
+            **task.columns,
             "budget": task.text,
             "samples": samples,
             "status": "done",

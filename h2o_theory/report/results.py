@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from h2o_theory.engine.columns import with_whole_parts
 from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.figures.table import TEXT
 from h2o_theory.store import new_file
@@ -17,12 +18,13 @@ __all__ = ["check_destination", "load_results", "refuse_existing", "save_figure"
 def _read_csv(path):
     """Text columns stay text: there "25", "null" and "" are words like others."""
     header = pd.read_csv(path, nrows=0).columns
-    return pd.read_csv(
+    table = pd.read_csv(
         path,
         dtype={name: str for name in header if name in TEXT},
         keep_default_na=False,
         na_values={name: ["", "nan", "NaN"] for name in header if name not in TEXT},
     )
+    return with_whole_parts(table)
 
 
 _READERS = {".parquet": pd.read_parquet, ".csv": _read_csv}

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 
 import h2o_theory
+from h2o_theory.engine.columns import policy_columns, with_whole_parts
 from h2o_theory.engine.replay import COLUMNS
 from h2o_theory.policies import parse_policies
 from h2o_theory.store import REPLAY_ROOMS, code_identity, new_file
@@ -40,17 +41,16 @@ def write_table(out, spec, traces, cells, records, failures):
             found = {
                 "layer": cell.layer,
                 "kv_head": cell.kv_head,
-                "policy": policy.name,
-                "parameters": policy.describe(cell.budget),
+                **policy_columns(policy, cell.budget),
                 "budget": cell.budget_text,
                 "budget_tokens": cell.budget,
                 "prefill": cell.prefill,
                 "seed": cell.seed,
-                "level": "open",
+                "loop": "open",
             }
             line |= {"status": "failed", "reason": failures[cell.key]}
         lines.append(line | found)
-    table = pd.DataFrame(lines).reindex(columns=list(SWEEP_COLUMNS))
+    table = with_whole_parts(pd.DataFrame(lines).reindex(columns=list(SWEEP_COLUMNS)))
     table.attrs["provenance"] = _provenance(traces)
     path = out / "results.parquet"
     hint = "Make room and run the same sweep again: finished cells are kept"

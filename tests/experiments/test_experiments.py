@@ -245,8 +245,8 @@ def test_the_command_runs_an_experiment_and_resumes(folder, tmp_path, capsys, mo
     is_no_option(capsys, ["experiment", "nothing", "--out", str(tmp_path / "x")], "nothing")
     assert find_experiment("ladder") is EXPERIMENTS["ladder"]
     for name, option, value, words in (
-        ("quantised", "--tokens", "0", "at least 1"),
-        ("quantised", "--windows", "0", "at least 1"),
+        ("quantised", "--tokens", "0", "tokens must be at least 1"),
+        ("quantised", "--windows", "0", "windows must be at least 1"),
         ("quantised", "--budget", "", "cannot be read"),
         ("ladder", "--budget", "", "no budget was given"),
         ("ladder", "--policy", "", "no policy was given"),

@@ -28,7 +28,7 @@ def test_every_cell_is_what_evaluate_says(tmp_path, windows):
     campaign = run_live(model, windows, "h2o,sink", "10%,20", out=tmp_path / "c", text="noise")
     table = campaign.table
     assert tuple(table.columns) == LIVE_COLUMNS and len(table) == 2 * (1 + 2 * 2)
-    assert set(table["level"]) == {"closed"} and set(table["status"]) == {"done"}
+    assert set(table["loop"]) == {"closed"} and set(table["status"]) == {"done"}
     reference = full_run(model, windows[1])
     ours = (table["window"] == 1) & (table["policy"] != "full")
     for row in table[ours].itertuples():

@@ -317,8 +317,8 @@ BAD_SPECS = {
     "module": ('policies = ["no_such_module:Policy"]', "no_such_module"),
     "file": ('policies = ["none.py:Policy"]', "none.py"),
     "parameter": (f'policies = ["{MINE}:Newest:colour=1"]', "colour"),
-    "closed": ('policies = ["belady"]\nlevel = "closed"', "clairvoyant"),
-    "closed online": ('policies = ["h2o"]\nlevel = "closed"', "live"),
+    "closed": ('policies = ["belady"]\nloop = "closed"', "clairvoyant"),
+    "closed online": ('policies = ["h2o"]\nloop = "closed"', "live"),
     "toml": ("budgets = [", "spec.toml"),
     "matrix": ('budgets = ["none.json"]', "none.json"),
 }
