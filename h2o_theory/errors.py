@@ -14,7 +14,6 @@ __all__ = [
     "CannotRead",
     "CannotWrite",
     "ContractBroken",
-    "CorruptCell",
     "CorruptTrace",
     "H2OTheoryError",
     "InvalidAttention",
@@ -151,10 +150,6 @@ class CannotRead(H2OTheoryError):
 
 class CannotWrite(H2OTheoryError):
     """The disk is full or the place cannot be written; what was finished before is kept."""
-
-
-class CorruptCell(H2OTheoryError):
-    """The file of a finished cell is truncated or altered; nothing was read from it."""
 
 
 class TraceNotFound(H2OTheoryError):

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors", "families"},
     {"annotations", "dependencies", "kernels"},
+    {"store"},
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
