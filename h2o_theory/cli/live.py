@@ -5,11 +5,13 @@ import datetime
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 import h2o_theory
 from h2o_theory.budgets import read_budget_matrix
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.errors import BadArgument
+from h2o_theory.recorder import LoadedModel
 from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure, save_results
 
@@ -144,14 +146,14 @@ def run(arguments: argparse.Namespace) -> int:
     return int(bool(broken))
 
 
-def require_tokenizer(model):
+def require_tokenizer(model: LoadedModel) -> Any:
     """The tokenizer of a loaded model; raises BadArgument if it came without one."""
     if model.tokenizer is None:
         raise BadArgument("the model's folder holds no tokenizer", where=model.name)
     return model.tokenizer
 
 
-def live_provenance(model, text, device):
+def live_provenance(model: LoadedModel, text: str, device: str) -> dict[str, object]:
     """A flat dictionary: model, text, command, versions, date."""
     import torch
     import transformers

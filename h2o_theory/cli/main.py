@@ -4,6 +4,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import h2o_theory
 from h2o_theory.errors import H2OTheoryError
@@ -40,11 +41,11 @@ libraries that take a second to import.
 class _VerbParser(argparse.ArgumentParser):
     """The parser of a verb, which gets its options when it is first used."""
 
-    def __init__(self, *args: object, verb: str, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+    def __init__(self, *args: Any, verb: str, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._verb: str | None = verb
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+    def parse_known_args(self, args=None, namespace=None):
         self.fill()
         return super().parse_known_args(args, namespace)
 

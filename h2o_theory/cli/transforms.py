@@ -9,7 +9,7 @@ from h2o_theory.cli.common import (
     print_table,
     shown_progress,
 )
-from h2o_theory.cli.results import hand_over
+from h2o_theory.cli.results import save_and_print
 from h2o_theory.report import check_destination
 from h2o_theory.trace import open_trace
 from h2o_theory.transforms import replay_transforms
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> None:
             **head_choice(arguments),
             progress=progress,
         )
-    if hand_over(table, trace, arguments):
+    if save_and_print(table, trace, arguments):
         return
     means = table.groupby(_KEY, sort=False)[["retained_mass", "output_error"]].mean().reset_index()
     means = means.sort_values(["budget_bytes", "output_error"])
