@@ -13,7 +13,6 @@ __all__ = [
     "BadBudget",
     "CannotWrite",
     "ContractBroken",
-    "CorruptCell",
     "CorruptTrace",
     "H2OTheoryError",
     "InvalidAttention",
@@ -146,10 +145,6 @@ class OutputExists(BadArgument):
 
 class CannotWrite(H2OTheoryError):
     """The disk is full or the place cannot be written; what was finished before is kept."""
-
-
-class CorruptCell(H2OTheoryError):
-    """The file of a finished cell is truncated or altered; nothing was read from it."""
 
 
 class TraceNotFound(H2OTheoryError):

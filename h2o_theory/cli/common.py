@@ -170,16 +170,24 @@ def add_replay_options(parser: argparse.ArgumentParser) -> None:
         help="tokens a query sees, its own included, shares of the sequence, or an average to be "
         "divided over layers or heads, pyramid:10%% or ada:10%% (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     add_head_options(parser)
 
 
 def add_head_options(parser: argparse.ArgumentParser) -> None:
     """Options of everything that goes over the heads of a trace; :func:`head_choice` reads them."""
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
-    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    parser.add_argument(
+        "--prefill",
+        type=int,
+        default=0,
+        metavar="P",
+        help="number of prompt rows, which are not scored (default: 0)",
+    )
+    parser.add_argument("--layers", metavar="L,L,...", help="layers to use (default: all recorded)")
+    parser.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to use (default: all)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="number of threads (default: all cores)"
+    )
 
 
 def head_choice(arguments: argparse.Namespace) -> dict[str, Any]:

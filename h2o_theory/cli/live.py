@@ -54,18 +54,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "repeated",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of cells and tables")
-    parser.add_argument("--tokens", type=int, metavar="T", help="of a window (default: the text)")
     parser.add_argument(
-        "--windows", type=int, default=1, metavar="N", help="consecutive windows (default: 1)"
+        "--tokens", type=int, metavar="T", help="tokens per window (default: the whole text)"
     )
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
+    parser.add_argument(
+        "--windows",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of consecutive windows (default: 1)",
+    )
+    parser.add_argument(
+        "--prefill",
+        type=int,
+        default=0,
+        metavar="P",
+        help="number of prompt rows, which are not scored (default: 0)",
+    )
     parser.add_argument(
         "--positions",
         choices=("original", "slot"),
         default="original",
-        help="of a key: in the text, or its place within the cache (default: original)",
+        help="whether a key keeps its position in the text or gets its place within the cache "
+        "(default: original)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies and samples")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of random policies and samples (default: 0)"
+    )
     parser.add_argument(
         "--samples",
         type=int,
@@ -73,11 +88,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="continuations of the first --prompt tokens to draw per policy and budget",
     )
-    parser.add_argument("--prompt", type=int, default=64, metavar="P", help="default: 64")
-    parser.add_argument("--new-tokens", type=int, default=64, metavar="M", help="default: 64")
-    parser.add_argument("--temperature", type=float, default=0.8, help="of samples (default: 0.8)")
+    parser.add_argument(
+        "--prompt",
+        type=int,
+        default=64,
+        metavar="P",
+        help="tokens of the prompt of samples (default: 64)",
+    )
+    parser.add_argument(
+        "--new-tokens",
+        type=int,
+        default=64,
+        metavar="M",
+        help="tokens to draw per sample (default: 64)",
+    )
+    parser.add_argument(
+        "--temperature", type=float, default=0.8, help="temperature of samples (default: 0.8)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
-    parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
+    parser.add_argument("--dtype", default="float32", help="model dtype (default: float32)")
     parser.add_argument("--json", action="store_true", help="every cell as JSON on stdout")
     parser.set_defaults(run=run)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import h2o_theory
-from h2o_theory.errors import H2OTheoryError
+from h2o_theory.errors import BadArgument, H2OTheoryError
 
 __all__ = ["VERBS", "build_parser", "main"]
 
@@ -75,10 +75,23 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _require_sense(arguments: argparse.Namespace) -> None:
+    """Raise BadArgument for what no verb can use, before it loads a model or reads a trace."""
+    if getattr(arguments, "out", None) == "":
+        raise BadArgument("--out must name a file or folder", got="''")
+    for name in ("tokens", "windows", "piece"):
+        value = getattr(arguments, name, None)
+        if isinstance(value, int) and value < 1:
+            raise BadArgument(f"--{name} must be at least 1", got=value)
+    if getattr(arguments, "resume", False) and getattr(arguments, "overwrite", False):
+        raise BadArgument("--resume and --overwrite exclude each other")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
         arguments = build_parser().parse_args(argv)
+        _require_sense(arguments)
         return arguments.run(arguments) or 0
     except H2OTheoryError as error:
         print(f"h2o-theory: {type(error).__name__}: {error}", file=sys.stderr)

@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="masks, with parameters as in topk:heavy=0.5 (default: all the trace can serve, bare)",
     )
     parser.add_argument(
-        "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
+        "--budget", metavar="K,K,...", default="10%,20%", help="budgets (default: %(default)s)"
     )
     add_head_options(parser)
     add_table_options(parser)

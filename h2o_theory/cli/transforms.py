@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="5%,10%,20%",
         help="entries of a cache in 16 bits, whose bytes all get (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     add_head_options(parser)
     add_table_options(parser)
     parser.set_defaults(run=run)

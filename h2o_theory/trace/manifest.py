@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from h2o_theory.errors import OutputExists
-
-try:
-    import fcntl
-except ImportError:  # Windows: two processes recording to one place are not noticed there
-    fcntl = None
+from h2o_theory.store.lock import try_lock
 
 __all__ = [
     "MANIFEST",
@@ -130,16 +126,13 @@ class ManifestWriter:
     def __init__(self, folder: Path) -> None:
         self._folder, self.entries, self._end = folder, [], 0
         self._file = open(folder / MANIFEST, "a+b")
-        try:
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._file):
             self._file.close()
             raise OutputExists(
                 "another process is recording there",
                 where=folder,
                 hint="Wait for it, or choose another folder",
-            ) from None
+            )
         self._file.seek(0)
         self._expected = deque(listed(self._file.read()))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from h2o_theory.annotations import PathLike
 from h2o_theory.errors import OutputExists, UnfinishedTrace
-from h2o_theory.trace.durable import named_errors
+from h2o_theory.store import os_errors_named
 from h2o_theory.trace.manifest import MANIFEST, ManifestWriter, listed
 
 __all__ = ["holds_sequences", "is_unfinished", "refusal", "require_free", "unfinished_folder"]
@@ -89,7 +89,7 @@ def require_free(out: PathLike, *, overwrite: bool = False, resume: bool = False
         If the place cannot be looked at.
     """
     out = Path(out)
-    with named_errors(out):
+    with os_errors_named(out):
         if any((parent / MANIFEST).is_file() for parent in out.absolute().parents):
             raise OutputExists(
                 "the place is inside a trace, and a trace is never changed",

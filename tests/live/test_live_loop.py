@@ -13,7 +13,7 @@ from h2o_theory.families import FAMILIES
 from h2o_theory.live import closed_loop
 from h2o_theory.live.evaluate import evaluate, full_run
 from h2o_theory.policies import Context, make_policy
-from h2o_theory.policies.random import head_stream
+from h2o_theory.policies.kernels import head_stream
 from h2o_theory.recorder.tiny import tiny_model
 
 TOLERANCE = 5e-5

@@ -442,5 +442,5 @@ def test_existing_output_is_kept(tmp_path):
 
 def test_unwritable_place(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CannotWrite, match="cannot write"):
+    with pytest.raises(CannotWrite, match="writable"):
         TraceWriter(tmp_path / "file" / "trace")
