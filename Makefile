@@ -1,6 +1,6 @@
 # make demo   record a real pretrained model, replay all policies, write a report
 # make test   run all tests
-# make checks execute every statement of the paper, the slow ones too
+# make checks execute every statement of the paper, the slow ones too, and see each check fail
 # make lint   check style, order of imports and types
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,6 +17,7 @@ test: $(VENV)/installed $(VENV)/harness
 
 checks: $(VENV)/installed
 	$(BIN)/h2o-theory check
+	$(BIN)/python -m pytest tests/paper_checks/test_mutations.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

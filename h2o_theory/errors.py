@@ -11,6 +11,7 @@ from typing import Self
 __all__ = [
     "BadArgument",
     "BadBudget",
+    "CannotRead",
     "CannotWrite",
     "ContractBroken",
     "CorruptTrace",
@@ -141,6 +142,10 @@ class NotEnoughData(BadArgument):
 
 class OutputExists(BadArgument):
     """The place to write to is already taken; nothing was overwritten."""
+
+
+class CannotRead(H2OTheoryError):
+    """A file is there and the machine cannot read it now: memory, rights, open files, disk."""
 
 
 class CannotWrite(H2OTheoryError):

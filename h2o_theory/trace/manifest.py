@@ -10,6 +10,7 @@ from typing import Any
 
 from h2o_theory.errors import OutputExists
 from h2o_theory.store.lock import try_lock
+from h2o_theory.trace.schema import parse_json, require_schema
 
 __all__ = [
     "MANIFEST",
@@ -62,8 +63,8 @@ def parse_manifest(data: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     ValueError, KeyError, TypeError
         If a line is cut, altered, missing or of an unknown kind.
     """
-    lines = [json.loads(line) for line in data.decode("utf-8").split("\n")[:-1]]
-    if not lines or lines[-1]["kind"] != "end":
+    lines = [parse_json(line) for line in data.decode("utf-8").split("\n")[:-1]]
+    if not lines or not isinstance(lines[-1], dict) or lines[-1].get("kind") != "end":
         raise ValueError("the closing line is missing")
     entries, end = [_as_segment(entry) for entry in lines[:-1]], lines[-1]
     if end["segments"] != len(entries):
@@ -83,7 +84,7 @@ def listed(data: bytes) -> list[tuple[dict[str, Any], int]]:
     found, offset = [], 0
     for line in data.splitlines(keepends=True):
         try:
-            entry = _as_segment(json.loads(line))
+            entry = _as_segment(parse_json(line))
         except (ValueError, KeyError, TypeError):
             break
         if not line.endswith(b"\n"):
@@ -94,11 +95,9 @@ def listed(data: bytes) -> list[tuple[dict[str, Any], int]]:
 
 
 def _as_segment(entry):
-    if entry["kind"] != "segment":
-        raise ValueError(f"a line of kind {entry['kind']}")
-    entry["bytes"], entry["sha256"], entry["layers"], entry["start"], entry["stop"]
-    if Path(entry["file"]).name != entry["file"]:
-        raise ValueError(f"segment outside the folder: {entry['file']}")
+    require_schema("segment", entry)
+    if entry["start"] >= entry["stop"]:
+        raise ValueError(f"a segment of tokens {entry['start']} to {entry['stop']}")
     return entry
 
 

@@ -2,6 +2,7 @@
 
 import zipfile
 import zlib
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def _matrices(path):
             hint=CONVERT.format(name=path.name),
         )
     if suffix == ".npy":
-        return [_npy(path)]
+        # The name of the one file numbers no layer: gpt2.npy, attn_512.npy.
+        return [replace(_npy(path), name="arr_0")]
     if suffix == ".npz":
         return [Matrix(*fields) for fields in open_npz(path)]
     if suffix == ".safetensors":
