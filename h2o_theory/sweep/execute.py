@@ -100,9 +100,9 @@ def _backend(workers, dask):
 def _pickle_by_value(units):
     """A user's class travels with its code, as workers may not be able to import it."""
     for unit in units:
-        for given in unit.policies.values():
-            module = sys.modules.get(type(given).__module__)
-            if isinstance(given, str) or module is None or _ours(module):
+        for policy in {id(cell.run.policy): cell.run.policy for cell in unit.cells}.values():
+            module = sys.modules.get(type(policy).__module__)
+            if module is None or _ours(module):
                 continue
             for own in _with_helpers(module):
                 for pickler in ("joblib.externals.cloudpickle", "cloudpickle"):
