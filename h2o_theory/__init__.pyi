@@ -16,6 +16,7 @@ from . import policies as policies
 from . import recorder as recorder
 from . import report as report
 from . import statistics as statistics
+from . import store as store
 from . import submodular as submodular
 from . import sweep as sweep
 from . import testing as testing

@@ -19,7 +19,7 @@ POLICIES = "h2o,h2o:score=mean,heavy,spatten,oracle_static"
 def _replayed():
     """Retained mass and output error by head: {label: {measure: [heads]}} at the budget."""
     table = replay(committed_trace(), POLICIES, BUDGET)
-    labels = table.policy.where(~table.parameters.str.contains("score=mean"), "h2o mean")
+    labels = table.policy.where(table.policy != "h2o:score=mean", "h2o mean")
     table = table.assign(label=labels).sort_values(["layer", "kv_head"])
     return {
         label: {"mass": rows.retained_mass.to_numpy(), "error": rows.output_error.to_numpy()}

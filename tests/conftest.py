@@ -15,6 +15,16 @@ def committed_trace():
     return Path(__file__).parent.parent / "traces" / "smollm2-135m-512"
 
 
+@pytest.fixture(scope="module")
+def coarse_figures():
+    """Figures of a page in few dots: their number is no concern of the tests."""
+    from h2o_theory.report import folder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "_DOTS_PER_INCH", 40)
+        yield
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A tiny model with a tokenizer of whole words, as save_pretrained writes it."""

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="h2o,recent,sink,tova,lru,greedy",
         help="policies to compare with the optimum; none to leave them out (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     parser.add_argument(
         "--interval",
         action="store_true",
@@ -112,15 +112,14 @@ def _compute(trace, arguments, progress):
         say("pooled bound left out: the rows of all heads would take more than 2 GiB")
     tables = {"heads": found.heads, "splits": found.splits, "allocation": found.allocation}
     if arguments.policy != "none":
-        summary = summary_table(results)
-        tables["policies"] = summary[summary.policy != "optimum"].reset_index(drop=True)
+        tables["policies"] = summary_table(results[results.policy_name != "optimum"])
     return tables, (found, results)
 
 
 def _require_agreement(results, heads):
     """The replay solves the optimum on its own: both must say the same."""
     key = ["layer", "kv_head", "budget"]
-    replayed = results[results.policy == "optimum"].set_index(key).retained_mass
+    replayed = results[results.policy_name == "optimum"].set_index(key).retained_mass
     certified = heads.set_index(key).optimum_mass
     assert np.allclose(certified, replayed.loc[certified.index], rtol=0, atol=1e-9)
 
@@ -148,10 +147,10 @@ def _by_budget(heads):
 def _by_policy(intervals):
     """One line per policy and budget: means over heads of the bounds of the ratios."""
     means = [name for name in intervals.columns if "ratio" in name or name == "retained_mass"]
-    key = ["budget_tokens", "budget", "policy", "parameters"]
+    key = ["budget_tokens", "budget", "policy"]
     table = intervals.groupby(key, sort=False)[means].mean().reset_index()
     table = table.sort_values(["budget_tokens", "ratio_least"], ascending=[True, False])
-    return table[["policy", "parameters", "budget", "budget_tokens", *means]]
+    return table[["policy", "budget", "budget_tokens", *means]]
 
 
 def _save(tables, figure, out, origin):

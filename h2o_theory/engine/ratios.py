@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from h2o_theory.engine.columns import POLICY_COLUMNS
 from h2o_theory.optimum import FRACTION_BITS
 
 __all__ = ["ratio_intervals"]
@@ -33,11 +34,11 @@ def ratio_intervals(results, heads):
     Returns
     -------
     DataFrame
-        The results of budgets and heads that both tables hold: layer, kv_head, policy, parameters,
-        budget, budget_tokens, retained_mass, ``ratio_least``, ``ratio_most``,
+        The results of budgets and heads that both tables hold: layer, kv_head, the columns of a
+        policy, budget, budget_tokens, retained_mass, ``ratio_least``, ``ratio_most``,
         ``lost_ratio_least``, ``lost_ratio_most``. A ratio is NaN where its denominator may be 0.
     """
-    names = [*_KEY, "policy", "parameters", "budget_tokens", "retained_mass", "full_mass"]
+    names = [*_KEY, *POLICY_COLUMNS, "budget_tokens", "retained_mass", "full_mass"]
     table = results[names].merge(heads[[*_KEY, "optimum_mass", "bound_mass"]], on=_KEY)
     slack = table.bound_mass * _SINGLE + table.budget_tokens * 2.0**-FRACTION_BITS
     lower, upper = table.optimum_mass - slack, table.bound_mass + slack

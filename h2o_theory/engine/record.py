@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from h2o_theory.engine.columns import policy_columns
 from h2o_theory.engine.run import audit
 from h2o_theory.optimum import FRACTION_BITS
 
@@ -26,13 +27,12 @@ def record(task, context, schedule, measure, totals, optima, sparsity):
     return {
         "layer": context.layer,
         "kv_head": context.kv_head,
-        "policy": task.policy.name,
-        "parameters": task.policy.describe(task.budget),
+        **policy_columns(task.policy, task.budget),
         "budget": task.budget_text,
         "budget_tokens": task.budget,
         "prefill": task.prefill,
         "seed": task.seed,
-        "level": "open",
+        "loop": "open",
         "n_rows": n_rows,
         "n_rows_full": int(is_full.sum()),
         "retained_mass": float(retained.mean()),

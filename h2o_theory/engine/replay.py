@@ -3,6 +3,7 @@
 import pandas as pd
 
 from h2o_theory.engine.arguments import chosen_heads, thread_count
+from h2o_theory.engine.columns import POLICY_COLUMNS, with_whole_parts
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import replay_head
 from h2o_theory.engine.shared import decide_shared
@@ -19,13 +20,12 @@ COLUMNS = (
     "layer",
     "kv_head",
     "group",
-    "policy",
-    "parameters",
+    *POLICY_COLUMNS,
     "budget",
     "budget_tokens",
     "prefill",
     "seed",
-    "level",
+    "loop",
     "n_rows",
     "n_rows_full",
     "retained_mass",
@@ -104,7 +104,7 @@ def replay(
         without a key takes a share of each row; ``hit_rate`` is the share of accesses under the
         rule ``uniform``
         (own key, or at least 1 / (t + 1) of the full row) that find their key visible, whatever
-        rule the policy goes by. ``level`` is ``open``: rows come from the full cache, so how
+        rule the policy goes by. ``loop`` is ``open``: rows come from the full cache, so how
         eviction changes later queries is not seen.
 
     Raises
@@ -137,7 +137,7 @@ def replay(
 
 def results_table(trace, records):
     """Records of :func:`replay_head` with the trace's columns, in the order of COLUMNS."""
-    table = pd.DataFrame(records)
+    table = with_whole_parts(pd.DataFrame(records))
     table["trace"], table["trace_id"] = trace.name, trace.trace_id
     table["model"] = trace.spec.model.get("id", "unknown")
     table["tokens"] = trace.tokens

@@ -2,6 +2,7 @@
 
 from h2o_theory.budgets import resolve_budgets
 from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_heads
+from h2o_theory.engine.columns import policy_columns
 from h2o_theory.engine.head import Task
 from h2o_theory.engine.run import rows_depend_on_budget
 from h2o_theory.engine.tensors import check_tensors
@@ -68,10 +69,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
                 continue
             for text, tokens in resolved:
                 tasks[head].append(Task(policy, tokens[head], text, prefill, seed))
-        refuse_repeated(
-            (task.policy.name, task.policy.describe(task.budget), task.budget_text)
-            for task in tasks[head]
-        )
+        refuse_repeated((task.policy.asked, task.budget_text) for task in tasks[head])
         for task in tasks[head]:
             task.policy.require(task.context(trace.tokens, *head))
     return tasks
@@ -85,20 +83,20 @@ def resolved_parts(
     Returns
     -------
     list of dict
-        ``policy``, ``budget`` (as asked for), ``budget_tokens``, ``parameters`` (the parts, which
-        sum to the budget, and the rest) and ``heads``, the number of kv_heads that have it: one
-        entry for every different resolution, in order. Raises what :func:`replay` raises.
+        The columns of a policy (its parts sum to the budget), ``budget`` (as asked for),
+        ``budget_tokens`` and ``heads``, the number of kv_heads that have it: one entry for every
+        different resolution, in order. Raises what :func:`replay` raises.
     """
     heads = chosen_heads(trace, layers, kv_heads)
     tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
     counts = {}
     for own in tasks.values():
         for task in own:
-            parameters = task.policy.describe(task.budget)
-            key = (task.policy.name, task.budget_text, task.budget, parameters)
-            counts[key] = counts.get(key, 0) + 1
-    names = ("policy", "budget", "budget_tokens", "parameters")
-    return [dict(zip(names, key, strict=True)) | {"heads": n} for key, n in counts.items()]
+            key = (task.policy.asked, task.budget_text, task.budget)
+            entry = policy_columns(task.policy, task.budget)
+            entry |= {"budget": task.budget_text, "budget_tokens": task.budget, "heads": 0}
+            counts.setdefault(key, entry)["heads"] += 1
+    return list(counts.values())
 
 
 def check_shared_budget(policy, resolved):
@@ -121,14 +119,12 @@ def check_shared_budget(policy, resolved):
 
 
 def refuse_repeated(lines):
-    """Refuse what a table could not tell apart: (policy, parameters, budget as asked) twice."""
+    """Refuse what a table could not tell apart: (policy, budget), both as asked, twice."""
     seen = set()
     for line in lines:
         if line in seen:
-            policy, parameters, budget = line
+            policy, budget = line
             raise BadArgument(
-                "the same policy or budget was given twice",
-                where=policy,
-                got=f"{parameters} at {budget}",
+                "the same policy or budget was given twice", got=f"{policy} at {budget}"
             )
         seen.add(line)

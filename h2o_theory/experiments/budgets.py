@@ -42,9 +42,10 @@ def budget_ladder(study, *, policies=LADDER_POLICIES, budgets=LADDER_BUDGETS):
     }
     found = study.compare(named.values())
     table = found.table()
-    keys = [("full", "100%"), *named]
-    table.insert(1, "policy", [policy for policy, _ in keys])
-    table.insert(2, "budget", [budget for _, budget in keys])
+    arms = [found.arms[label] for label in table["arm"]]
+    table.insert(1, "policy", [arm.policy for arm in arms])
+    table.insert(2, "policy_name", [arm.policy_name for arm in arms])
+    table.insert(3, "budget", ["100%", *(budget for _, budget in named)])
     findings = {
         f"{policy} at {budget} over the full cache": found.finding(f"{policy} at {budget}")
         for policy, budget in named

@@ -118,18 +118,12 @@ def _replayed(study, window, policies, budgets):
         with tempfile.TemporaryDirectory() as folder:
             trace = recorded(study, window, folder)
             table = replay(trace, list(policies), list(budgets))
-        asked = {
-            (policy.name, policy.describe(k)): name
-            for name, policy in zip(policies, map(make_policy, policies), strict=True)
-            for k in table["budget_tokens"].unique().tolist()
-        }
-        named = zip(table["policy"], table["parameters"], strict=True)
-        table["asked"] = [asked[pair] for pair in named]
         table["lost_mass"] = table["full_mass"] - table["retained_mass"]
         table["ratio_gap"] = 1 - table["approximation_ratio"]
-        means = table.groupby(["asked", "budget", "layer"], sort=False)[list(METRICS)].mean()
+        names = ["policy", "policy_name", "budget"]
+        means = table.groupby([*names, "layer"], sort=False)[list(METRICS)].mean()
         means = means.reset_index()
-        return {"rows": means[["asked", "budget"]].to_dict("list")}, {
+        return {"rows": means[names].to_dict("list")}, {
             name: means[name].to_numpy() for name in ("layer", *METRICS)
         }
 
@@ -143,13 +137,15 @@ def _everywhere(study, policies, budgets):
     for window in range(len(study.windows)):
         full = study.cell(window, FULL)[1]["losses"]
         table = _replayed(study, window, policies, budgets)
-        means = table.groupby(["asked", "budget"], sort=False)[list(METRICS)].mean()
-        for (policy, budget), measures in means.iterrows():
+        names = ["policy", "policy_name", "budget"]
+        means = table.groupby(names, sort=False)[list(METRICS)].mean()
+        for (policy, policy_name, budget), measures in means.iterrows():
             losses = study.cell(window, policy_arm(policy, budget, study.tokens))[1]["losses"]
             points.append(
                 {
                     "part": "all layers",
                     "policy": policy,
+                    "policy_name": policy_name,
                     "budget": budget,
                     "window": window,
                     "layer": -1,
@@ -164,14 +160,15 @@ def _everywhere(study, policies, budgets):
 def _single(study, policies, budget, layers):
     table = _replayed(study, 0, policies, [budget])
     full, points = study.cell(0, FULL)[1]["losses"], []
-    for policy in policies:
+    for policy, policy_name in table[["policy", "policy_name"]].drop_duplicates().to_numpy():
         for layer in layers:
-            chosen = (table["asked"] == policy) & (table["layer"] == layer)
+            chosen = (table["policy"] == policy) & (table["layer"] == layer)
             losses = study.cell(0, _one_layer(study, policy, budget, layer))[1]["losses"]
             points.append(
                 {
                     "part": "one layer",
                     "policy": policy,
+                    "policy_name": policy_name,
                     "budget": budget,
                     "window": 0,
                     "layer": layer,
@@ -199,7 +196,8 @@ def _one_layer(study, name, budget, layer):
 def _followed(study, policies, budget):
     """Overlap of retained sets, replay against model, by policy and layer."""
     k, lines = parse_budget(budget).resolve(study.tokens), []
-    for name in policies:
+    for policy in map(make_policy, policies):
+        name = policy.asked
 
         def compute(name=name):
             closed = evaluate(study.model, study.windows[0], name, k).evicted_at
@@ -213,6 +211,7 @@ def _followed(study, policies, budget):
             lines.append(
                 {
                     "policy": name,
+                    "policy_name": policy.name,
                     "layer": layer,
                     "jaccard": float(np.mean(heads)),
                     "least": min(heads),

@@ -1,6 +1,6 @@
 """Sparse attention patterns inside the model, with and without heavy hitters."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from h2o_theory.budgets import parse_budget
 from h2o_theory.experiments.result import ExperimentResult
@@ -40,15 +40,15 @@ def sparse_masks(study, *, budget="20%", masks=("topk", "strided", "fixed"), hea
     bare = [mask for mask in masks if _takes_heavy(mask)]
     arms = [policy_arm("h2o", budget, study.tokens, label="h2o (a cache)")]
     for mask in masks:
-        arms.append(_masked(_text(mask), mask, k))
+        arms.append(_masked(mask.asked, mask, k))
         if mask in bare:
             mixed = replace(mask, heavy=heavy)
-            arms.append(_masked(f"{_text(mask)} with heavy hitters", mixed, k))
+            arms.append(_masked(f"{mask.asked} with heavy hitters", mixed, k))
     found = study.compare(arms)
     findings = {arm.label: found.finding(arm.label) for arm in arms}
     said = []
     for mask in masks:
-        name = _text(mask)
+        name = mask.asked
         if mask in bare:
             gain = found.finding(f"{name} with heavy hitters", name)
             findings[f"{name}: heavy hitters over none"] = gain
@@ -70,17 +70,7 @@ def sparse_masks(study, *, budget="20%", masks=("topk", "strided", "fixed"), hea
 
 def _takes_heavy(mask):
     """Whether heavy hitters can join the pattern, and none do yet."""
-    return "heavy" in {item.name for item in fields(mask)} and mask.heavy == 0
-
-
-def _text(mask):
-    """Name and changed parameters, as a command line would have them."""
-    changed = [
-        f"{item.name}={getattr(mask, item.name)}"
-        for item in fields(mask)
-        if getattr(mask, item.name) != item.default
-    ]
-    return ":".join(filter(None, [mask.name, ",".join(changed)]))
+    return "heavy" in mask.parameters() and mask.heavy == 0
 
 
 def _masked(label, mask, budget):
@@ -91,4 +81,4 @@ def _masked(label, mask, budget):
         ids = study.windows[window]
         return evaluate_following(study.model, ids, choosers, reference=reference)
 
-    return Arm(label, {"kind": "mask", "mask": _text(mask), "budget": budget}, run)
+    return Arm(label, {"kind": "mask", "mask": mask.asked, "budget": budget}, run)

@@ -66,12 +66,13 @@ def long_text(study, *, policies=("h2o", "recent"), budget="256", positions="ori
 
 
 def _running(found, tokens):
-    """Perplexity by stretch: arm, first and last + 1 token of the stretch, perplexity."""
+    """Perplexity by stretch: arm, its policy, first and last + 1 token of the stretch."""
     lines = []
     edges = np.linspace(0, tokens, min(STRETCHES, tokens // 2) + 1).astype(int)
     for label in found.labels:
         losses = found.losses(label).reshape(-1, tokens)
         for first, last in zip(edges[:-1], edges[1:], strict=True):
             perplexity = float(np.exp(np.nanmean(losses[:, first:last])))
-            lines.append({"arm": label, "first": first, "last": last, "perplexity": perplexity})
+            arm = {"arm": label, "policy_name": found.arms[label].policy_name}
+            lines.append(arm | {"first": first, "last": last, "perplexity": perplexity})
     return pd.DataFrame(lines)

@@ -8,11 +8,17 @@ import pandas as pd
 
 from h2o_theory.budgets import parse_budget
 from h2o_theory.live.campaign import windows_of
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import evaluate, full_run
-from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.summary import paired_increase
+from h2o_theory.store import (
+    LIVE_ROOMS,
+    CellStore,
+    code_identity,
+    identity,
+    model_identity,
+    policy_identity,
+)
 
 __all__ = ["FULL", "Arm", "Comparison", "Study", "policy_arm"]
 
@@ -30,18 +36,22 @@ class Arm:
         None is the full cache.
     compared : bool
         Whether agreement and KL are measured against the full cache, which is then run besides.
+    policy, policy_name : str
+        The policy as asked for and by its name, where one decides.
     """
 
     label: str
     what: dict
     run: object = field(compare=False)
     compared: bool = True
+    policy: str = ""
+    policy_name: str = ""
 
 
 MINUTES = 4096
 """Tokens from which on a single cell takes so long that it shows its own progress."""
 
-FULL = Arm("full cache", {"kind": "full"}, None)
+FULL = Arm("full cache", {"kind": "full"}, None, policy="full", policy_name="full")
 
 
 def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed=0, compared=True):
@@ -51,13 +61,13 @@ def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed
     options = {"prefill": 0, "positions": positions, "seed": seed}
     what = {
         "kind": "loss",
-        "policy": policy_fingerprint(policy, budget),
+        "policy": policy_identity(policy),
         "budget": budget,
         **options,
     }
     if not compared:
         what["compared"] = False
-    label = label or f"{policy.name} at {budget}"
+    label = label or f"{policy.asked} at {budget}"
 
     def run(study, window, reference):
         ids, progress = study.windows[window], None
@@ -67,7 +77,7 @@ def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed
             study.model, ids, policy, budget, reference=reference, progress=progress, **options
         )
 
-    return Arm(label, what, run, compared)
+    return Arm(label, what, run, compared, policy.asked, policy.name)
 
 
 def _named(progress, label):
@@ -96,7 +106,10 @@ class Study:
         self.windows = windows_of(ids, tokens, windows)
         self.tokens = len(self.windows[0])
         self.store = CellStore(out)
-        self._fingerprint = model_fingerprint(model.model)
+        self._base = {
+            "code": code_identity(*LIVE_ROOMS, "experiments", "statistics"),
+            "model": model_identity(model.model),
+        }
         self._full = None, None
 
     def full(self, window):
@@ -112,7 +125,7 @@ class Study:
 
     def kept(self, compute, **what):
         """``(record, arrays)`` of anything named by ``what`` and this model."""
-        name = cell_id(model=self._fingerprint, **what)
+        name = identity(**self._base, **what)
         found = self.store.load(name)
         if found is None:
             found = compute()
@@ -133,7 +146,7 @@ class Study:
                 found[arm.label].append(self.cell(window, arm))
                 if self.progress:
                     self.progress(done, len(arms) * len(self.windows), "cells")
-        return Comparison(found, base.label)
+        return Comparison(found, arms)
 
     def _compute(self, window, arm):
         reference = self.full(window) if arm.compared else None
@@ -156,12 +169,14 @@ class Comparison:
     Attributes
     ----------
     labels : list of str
+    arms : dict of str to Arm
     base : str
         The one that the others are measured against.
     """
 
-    def __init__(self, found, base):
-        self._found, self.labels, self.base = found, list(found), base
+    def __init__(self, found, arms):
+        self._found, self.arms = found, {arm.label: arm for arm in arms}
+        self.labels, self.base = list(found), arms[0].label
 
     def losses(self, label):
         """Losses of all windows one after another, [windows x T]; the first of each is NaN."""

@@ -4,6 +4,7 @@ import numpy as np
 
 from h2o_theory.figures.live import LiveSetting
 from h2o_theory.figures.looks import policy_look
+from h2o_theory.figures.series import label_series
 from h2o_theory.figures.style import (
     INK,
     PAPER,
@@ -24,6 +25,7 @@ NAMES = {
     "kl": "KL of the rows  (nats, log)",
 }
 LEAST = 1e-3
+_SERIES = ["series", "policy_name", "variant"]
 
 
 @styled
@@ -40,7 +42,7 @@ def fidelity_figure(result):
     matplotlib.figure.Figure
     """
     setting = result.setting
-    points = result.table[result.table["part"] == "all layers"]
+    points = label_series(result.table[result.table["part"] == "all layers"])
     figure = blank(
         "What the replay predicts of the running model",
         "Points: one policy at one budget on one window, evicting in all layers; up is a larger "
@@ -63,11 +65,11 @@ def fidelity_figure(result):
     _overlap(panels[4], result.extra["overlap"])
     panels[5].axis("off")
     handles = []
-    for policy in points["policy"].unique():
-        look = _look(points, policy)
+    for label, policy, variant in points[_SERIES].drop_duplicates().to_numpy():
+        look = policy_look(policy, variant)
         handles.append(
             legend_line(
-                policy,
+                label,
                 color=look.colour,
                 marker=look.marker,
                 linestyle="none",
@@ -78,16 +80,9 @@ def fidelity_figure(result):
     return figure
 
 
-def _look(points, policy):
-    """The look of a policy given with parameters: a variant of its own name's."""
-    name = policy.partition(":")[0]
-    same = [other for other in points["policy"].unique() if other.partition(":")[0] == name]
-    return policy_look(name, same.index(policy))
-
-
 def _calibration(axes, points, name, label, found):
-    for policy, rows in points.groupby("policy", sort=False):
-        look = _look(points, policy)
+    for (_, policy, variant), rows in points.groupby(_SERIES, sort=False):
+        look = policy_look(policy, variant)
         axes.plot(
             rows[name],
             np.maximum(rows["loss_increase"], LEAST),
@@ -111,9 +106,10 @@ def _calibration(axes, points, name, label, found):
 
 
 def _overlap(axes, overlap):
-    for policy, rows in overlap.groupby("policy", sort=False):
-        draw_series(axes, rows["layer"], rows["jaccard"], policy)
-        colour = policy_look(policy).colour
+    overlap = label_series(overlap.assign(budget="1"))
+    for (label, policy, variant), rows in overlap.groupby(_SERIES, sort=False):
+        draw_series(axes, rows["layer"], rows["jaccard"], policy, variant, label=label)
+        colour = policy_look(policy, variant).colour
         axes.vlines(rows["layer"], rows["least"], rows["most"], color=colour, linewidth=0.5)
     axes.axhline(1, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xlabel("layer (0 is the first)")

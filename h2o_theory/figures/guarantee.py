@@ -46,7 +46,7 @@ def guarantee_figure(guarantee):
     heads = len(steps[["layer", "kv_head"]].drop_duplicates())
     setting = Setting(
         model=guarantee.model,
-        level="open",
+        loop="open",
         traces=(guarantee.trace,),
         tokens=guarantee.tokens,
         prefill=guarantee.prefill,

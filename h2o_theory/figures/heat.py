@@ -6,7 +6,7 @@ from matplotlib.patches import Rectangle
 from h2o_theory.errors import BadArgument
 from h2o_theory.figures.series import label_series
 from h2o_theory.figures.style import GRID, PAPER, blank, plain, styled
-from h2o_theory.figures.table import Setting, check_results, every, is_policy, spread
+from h2o_theory.figures.table import Setting, every, is_compared, is_policy, require_results, spread
 
 __all__ = ["head_figure", "head_subject"]
 
@@ -23,7 +23,7 @@ def head_subject(results, policy="h2o"):
     results : DataFrame
         A result table of `h2o_theory.replay`.
     policy : str
-        The policy wished for; its first variant is taken.
+        Name of the policy wished for, whose first variant is taken, or the label of a series.
 
     Returns
     -------
@@ -35,9 +35,9 @@ def head_subject(results, policy="h2o"):
     BadArgument
         No policy other than `optimum` has an approximation ratio.
     """
-    check_results(results)
+    require_results(results)
     table = label_series(results[is_policy(results)])
-    table = table[(table["policy"] != "optimum") & table["approximation_ratio"].notna()]
+    table = table[is_compared(table) & table["approximation_ratio"].notna()]
     if table.empty:
         raise BadArgument(
             "there is no approximation ratio to draw by layer and kv_head",
@@ -45,7 +45,7 @@ def head_subject(results, policy="h2o"):
             got="policies " + ", ".join(results["policy"].astype(str).unique()),
             expected="h2o or another policy compared with the exact optimum",
         )
-    wished = table[table["policy"] == policy]
+    wished = table[(table["policy_name"] == policy) | (table["series"] == policy)]
     return str((table if wished.empty else wished).iloc[0]["series"])
 
 

@@ -9,8 +9,9 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.figures.looks import policy_look
 from h2o_theory.figures.series import label_series
 from h2o_theory.figures.style import INK, blank, draw_series, log_numbers, plain, styled
+from h2o_theory.figures.table import is_policy
 
-__all__ = ["LiveSetting", "label_live", "ladder_figure", "loss_figure"]
+__all__ = ["LiveSetting", "ladder_figure", "loss_figure"]
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ def loss_figure(summary, setting):
     BadArgument
         If the table holds no policy beside the full cache.
     """
-    evicting = summary[summary["policy"] != "full"]
+    evicting = summary[is_policy(summary)]
     if evicting.empty:
         raise BadArgument("only the full cache was run, so there is nothing to compare")
-    table = label_live(evicting)
+    table = label_series(evicting)
     figure = blank(
         "What eviction costs the running model",
         "Left: perplexity of the text while the policy evicts in every layer; the line is the full "
@@ -76,14 +77,14 @@ def loss_figure(summary, setting):
     )
     left, right = figure.subplots(1, 2)
     for (series, policy, variant), rows in table.groupby(
-        ["series", "policy", "variant"], sort=False
+        ["series", "policy_name", "variant"], sort=False
     ):
         rows = rows.sort_values("budget_tokens")
         draw_series(left, rows["budget_tokens"], rows["perplexity"], policy, variant, label=series)
         draw_series(right, rows["budget_tokens"], rows["loss_increase"], policy, variant)
         colour = policy_look(policy, variant).colour
         right.vlines(rows["budget_tokens"], rows["low"], rows["high"], color=colour, linewidth=0.9)
-    for row in summary[summary["policy"] == "full"].head(1).itertuples():
+    for row in summary[~is_policy(summary)].head(1).itertuples():
         left.axhline(row.perplexity, color=INK, linewidth=0.9, linestyle=":", label="full cache")
     right.axhline(0, color=INK, linewidth=0.9, linestyle=":")
     left.set_yscale("log")
@@ -111,21 +112,6 @@ def loss_figure(summary, setting):
     return figure
 
 
-def label_live(summary):
-    """Copy of a summary with ``series`` and ``variant`` as :func:`label_series` gives them; budgets
-    by kv_head are variants by their rule: "h2o, pyramid"."""
-    out = summary.reset_index(drop=True).assign(series="", variant=0)
-    same = out["budget"].str.fullmatch(r"[\d.]+ *%?")
-    rules, variants = out["budget"].str.partition("(")[0].where(~same, ""), {}
-    for (rule, policy), rows in out.groupby([rules, out["policy"]]):
-        named = label_series(rows)
-        series = named["series"] + (f", {rule}" if rule else "")
-        out.loc[rows.index, "series"] = series.to_numpy()
-        out.loc[rows.index, "variant"] = named["variant"].to_numpy() + variants.get(policy, 0)
-        variants[policy] = out.loc[rows.index, "variant"].max() + 1
-    return out
-
-
 def ladder_figure(result):
     """:func:`loss_figure` of the experiment ``ladder``.
 
@@ -138,7 +124,7 @@ def ladder_figure(result):
     tokens = setting["tokens"]
     asked = [parse_budget(budget).resolve(tokens) for budget in result.table["budget"]]
     return loss_figure(
-        result.table.assign(budget_tokens=asked, parameters=""),
+        result.table.assign(budget_tokens=asked),
         LiveSetting(
             model=setting["id"],
             text=setting["text"],

@@ -20,7 +20,7 @@ from h2o_theory.figures.style import (
     plain,
     styled,
 )
-from h2o_theory.figures.table import HEAD, Setting, check_results, is_policy
+from h2o_theory.figures.table import HEAD, Setting, is_compared, is_policy, require_results
 
 __all__ = ["mass_figure"]
 
@@ -51,7 +51,7 @@ def mass_figure(results):
     BadArgument
         The table is unfit, or holds only the uncut reference `full`.
     """
-    check_results(results)
+    require_results(results)
     setting = Setting.of(results)
     table = label_series(results[is_policy(results)])
     if table.empty:
@@ -66,9 +66,9 @@ def mass_figure(results):
 
 def _means(table):
     """Mean retained mass by series (rows, best first) and budget (columns), `optimum` apart."""
-    policies = table[table["policy"] != "optimum"]
+    policies = table[is_compared(table)]
     means = policies.pivot_table(
-        index=["series", "policy", "variant"], columns="budget_tokens", values="retained_mass"
+        index=["series", "policy_name", "variant"], columns="budget_tokens", values="retained_mass"
     )
     means = means.reindex(columns=sorted(table["budget_tokens"].unique()))
     return means.sort_values(means.columns[-1], ascending=False)

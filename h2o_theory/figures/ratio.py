@@ -15,7 +15,7 @@ from h2o_theory.figures.style import (
     plain,
     styled,
 )
-from h2o_theory.figures.table import Setting, check_results, count, is_policy, spread
+from h2o_theory.figures.table import Setting, count, is_compared, is_policy, require_results, spread
 
 __all__ = ["lost_mass_figure", "ratio_figure"]
 
@@ -105,9 +105,9 @@ def lost_mass_figure(results):
 
 def _ratios(results, column):
     """Labelled rows that have a finite ratio in `column`, and the setting of the whole table."""
-    check_results(results)
+    require_results(results)
     table = label_series(results[is_policy(results)])
-    kept = table[(table["policy"] != "optimum") & np.isfinite(table[column].astype(float))]
+    kept = table[is_compared(table) & np.isfinite(table[column].astype(float))]
     if kept.empty:
         raise BadArgument(
             f"there is no {column.replace('_', ' ').replace('lost mass', 'lost-mass')} to draw",
@@ -154,14 +154,14 @@ def _strip(axes, rows, column, place, centre, rasterized):
         return
     values = rows[column].to_numpy(dtype=float)
     first = rows.iloc[0]
-    look = policy_look(first["policy"], first["variant"])
+    look = policy_look(first["policy_name"], first["variant"])
     axes.scatter(
         values,
         place + _jitter(len(values)),
         s=5, color=look.colour, alpha=0.45, linewidths=0, rasterized=rasterized, zorder=2,
     )  # fmt: skip
     middle_half(axes, values, place)
-    draw_centre(axes, rows[column].agg(centre), place, first["policy"], first["variant"])
+    draw_centre(axes, rows[column].agg(centre), place, first["policy_name"], first["variant"])
 
 
 def _jitter(number):

@@ -10,9 +10,6 @@ from h2o_theory.figures.style import blank, draw_series, log_numbers, plain, sty
 
 __all__ = ["running_figure"]
 
-POLICIES = {"full cache": "full", "sinks + recent": "sink"}
-"""Policies of the arms that do not go by their name."""
-
 
 @styled
 def running_figure(result):
@@ -46,8 +43,7 @@ def running_figure(result):
         height=3.8,
     )
     axes, drawn = figure.subplots(), Counter()
-    for arm, rows in running.groupby("arm", sort=False):
-        policy = POLICIES.get(arm, arm.partition(":")[0])
+    for (arm, policy), rows in running.groupby(["arm", "policy_name"], sort=False):
         middle = (rows["first"] + rows["last"]) / 2
         draw_series(axes, middle, rows["perplexity"], policy, drawn[policy], label=arm)
         drawn[policy] += 1

@@ -4,7 +4,7 @@ from matplotlib.ticker import MaxNLocator
 
 from h2o_theory.attention import SPARSITY_THRESHOLD
 from h2o_theory.figures.style import INK, MUTED, blank, legend_below_title, legend_line, styled
-from h2o_theory.figures.table import HEAD, Setting, check_results, every
+from h2o_theory.figures.table import HEAD, Setting, every, require_results
 
 __all__ = ["PAPER_CLAIM", "sparsity_figure"]
 
@@ -41,7 +41,7 @@ def sparsity_figure(results):
     BadArgument
         The table is unfit.
     """
-    check_results(results)
+    require_results(results)
     setting = Setting.of(results)
     heads = results.drop_duplicates(HEAD).sort_values("layer")
     layers = sorted(heads["layer"].unique())

@@ -1,22 +1,23 @@
 """What figures and report need to know of a result table: its columns and its setting."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import without_parts
 
 __all__ = [
     "HEAD",
     "REQUIRED",
     "TEXT",
     "Setting",
-    "check_results",
     "count",
     "every",
+    "is_compared",
     "is_policy",
     "one_budget_each",
+    "require_results",
     "spread",
 ]
 
@@ -24,27 +25,26 @@ HEAD = ["trace_id", "layer", "kv_head"]
 """The columns that name one kv_head of one sequence: the unit every distribution is over."""
 
 REQUIRED = (
-    "trace", "trace_id", "model", "tokens", "layer", "kv_head", "policy", "parameters", "budget",
-    "budget_tokens", "prefill", "level", "n_rows", "retained_mass", "full_mass", "optimum_mass",
-    "topk_mass",
-    "approximation_ratio", "lost_mass_ratio", "output_error", "kl", "sparsity_causal",
-    "sparsity_square",
+    "trace", "trace_id", "model", "tokens", "layer", "kv_head", "policy", "policy_name",
+    "parameters", "budget", "budget_tokens", "prefill", "loop", "n_rows", "retained_mass",
+    "full_mass", "optimum_mass", "topk_mass", "approximation_ratio", "lost_mass_ratio",
+    "output_error", "kl", "sparsity_causal", "sparsity_square",
 )  # fmt: skip
 
-TEXT = ("trace", "trace_id", "model", "policy", "parameters", "budget", "level")
+TEXT = ("trace", "trace_id", "model", "policy", "policy_name", "parameters", "budget", "loop")
 """The columns that are text, even where the text looks like a number or a missing value."""
 
-_ONE_VALUE = ("model", "tokens", "prefill", "level")
+_ONE_VALUE = ("model", "tokens", "prefill", "loop")
 
 
-def check_results(results):
+def require_results(results: pd.DataFrame) -> None:
     """Refuse a table that cannot be described as one experiment.
 
     Raises
     ------
     BadArgument
         `results` is no DataFrame, has no row, lacks required columns (all are named), has text
-        where numbers belong, or mixes several models, lengths, prefills or levels, whose means
+        where numbers belong, or mixes several models, lengths, prefills or loops, whose means
         would have no meaning.
     """
     if not isinstance(results, pd.DataFrame):
@@ -85,12 +85,11 @@ def check_results(results):
             )
 
 
-def one_budget_each(results):
+def one_budget_each(results: pd.DataFrame) -> pd.DataFrame:
     """The table with one number of tokens for every budget asked for.
 
-    Where heads have budgets of their own (a matrix), each row gets their mean, rounded, and loses
-    the resolved parts from its parameters: what is summarised is then one budget, not as many as
-    there are different heads.
+    Where heads have budgets of their own (a matrix), each row gets their mean, rounded: what is
+    summarised is then one budget, not as many as there are different heads.
     """
     by_budget = results.groupby("budget")["budget_tokens"]
     varied = by_budget.transform("nunique") > 1
@@ -98,8 +97,6 @@ def one_budget_each(results):
         return results
     out = results.copy()
     out["budget_tokens"] = by_budget.transform("mean").round().astype(int)
-    shorter = out["parameters"].map(without_parts)
-    out["parameters"] = out["parameters"].where(~varied, shorter)
     return out
 
 
@@ -109,7 +106,7 @@ class Setting:
 
     Attributes
     ----------
-    model, level : str
+    model, loop : str
     traces : tuple of str
         Names of the traces, in order of appearance.
     tokens, prefill : int
@@ -122,22 +119,22 @@ class Setting:
     """
 
     model: str
-    level: str
-    traces: tuple
+    loop: str
+    traces: tuple[str, ...]
     tokens: int
     prefill: int
     heads: int
     layers: int
-    budgets: dict
+    budgets: dict[int, str]
 
     @classmethod
-    def of(cls, results):
-        """Read the setting of a table that passed `check_results`. O(rows)."""
+    def of(cls, results: pd.DataFrame) -> "Setting":
+        """Read the setting of a table that passed `require_results`. O(rows)."""
         first = results.iloc[0]
         asked = results[is_policy(results)].groupby("budget_tokens")["budget"].first()
         return cls(
             model=str(first["model"]),
-            level=str(first["level"]),
+            loop=str(first["loop"]),
             traces=tuple(results["trace"].astype(str).unique()),
             tokens=int(first["tokens"]),
             prefill=int(first["prefill"]),
@@ -146,36 +143,41 @@ class Setting:
             budgets={int(k): str(text) for k, text in asked.sort_index().items()},
         )
 
-    def share(self, budget_tokens, digits=3):
+    def share(self, budget_tokens: float, digits: int = 3) -> str:
         """A budget as a percentage of T, as text: '10 %' or '4.88 %'."""
         return f"{100 * budget_tokens / self.tokens:.{digits}g} %"
 
-    def budget(self, budget_tokens):
+    def budget(self, budget_tokens: float) -> str:
         """A budget in tokens and as a share of T, as text: 'k = 51 tokens (10 % of T)'."""
         return f"k = {budget_tokens} tokens ({self.share(budget_tokens)} of T)"
 
-    def sentence(self):
-        """Model, trace, length, prefill, level and number of heads, as one caption line."""
+    def sentence(self) -> str:
+        """Model, trace, length, prefill, loop and number of heads, as one caption line."""
         many = len(self.traces) > 1
         traces = f"{len(self.traces)} traces" if many else f"trace {self.traces[0]}"
         start = f"prefill of {self.prefill} rows" if self.prefill else "streaming (no prefill)"
         return (
-            f"{self.model} · {traces} · T = {self.tokens} tokens · {start} · {self.level}-loop · "
+            f"{self.model} · {traces} · T = {self.tokens} tokens · {start} · {self.loop}-loop · "
             f"{count(self.heads, 'kv_head')} in {count(self.layers, 'layer')}"
         )
 
 
-def is_policy(results):
+def is_policy(results: pd.DataFrame) -> pd.Series:
     """Boolean mask of the rows that are policies, not the uncut reference `full`."""
-    return results["policy"] != "full"
+    return results["policy_name"] != "full"
 
 
-def count(number, noun):
+def is_compared(results: pd.DataFrame) -> pd.Series:
+    """Boolean mask of the rows that are neither `full` nor the optimum they are compared with."""
+    return is_policy(results) & (results["policy_name"] != "optimum")
+
+
+def count(number: int, noun: str) -> str:
     """'1 layer', '2 layers'."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def spread(items, most):
+def spread(items: Iterable, most: int) -> list:
     """At most `most` of the items, evenly spaced, first and last included, order kept."""
     items = list(items)
     if len(items) <= most:
@@ -185,7 +187,7 @@ def spread(items, most):
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def every(items, most):
+def every(items: Iterable, most: int) -> list:
     """Every n-th item, n the smallest that leaves at most `most`: evenly stepped axis labels."""
     items = list(items)
     return items[:: -(-len(items) // most)]

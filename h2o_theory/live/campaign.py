@@ -7,13 +7,20 @@ from dataclasses import dataclass
 import pandas as pd
 
 from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.engine.columns import POLICY_COLUMNS, with_whole_parts
 from h2o_theory.errors import BadArgument, TextError
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import check_full_run, evaluate, first_scored, full_run
-from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.stream import as_token_ids
 from h2o_theory.live.tasks import live_tasks
 from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.store import (
+    LIVE_ROOMS,
+    CellStore,
+    code_identity,
+    identity,
+    model_identity,
+    text_identity,
+)
 
 __all__ = ["LIVE_COLUMNS", "Campaign", "is_out_of_memory", "run_live", "windows_of"]
 
@@ -22,14 +29,13 @@ LIVE_COLUMNS = (
     "text",
     "window",
     "tokens",
-    "policy",
-    "parameters",
+    *POLICY_COLUMNS,
     "budget",
     "budget_tokens",
     "prefill",
     "positions",
     "seed",
-    "level",
+    "loop",
     "n",
     "loss",
     "perplexity",
@@ -58,7 +64,7 @@ class Campaign:
         One row per window, policy and budget; columns :data:`LIVE_COLUMNS`. Where kv_heads have
         budgets of their own, ``budget_tokens`` is their mean, rounded, and ``parameters`` lack the
         parts, as in the summary of a replay. Losses are nats per token; ``kv_bytes`` are those
-        visible at the largest step, ``full_kv_bytes`` those of the full cache; ``level`` is
+        visible at the largest step, ``full_kv_bytes`` those of the full cache; ``loop`` is
         ``closed``.
     losses : dict of str to float64 array
         By cell: the losses [T] of its window; token 0 has none.
@@ -164,24 +170,25 @@ def run_live(
     check_full_run(model, len(windows[0]))
     tasks = live_tasks(policies, budgets, model, len(windows[0]), prefill, positions)
     first_scored(prefill, len(windows[0]))
-    store, print_ = CellStore(out), model_fingerprint(model)
+    store = CellStore(out)
+    base = {"code": code_identity(*LIVE_ROOMS), "model": model_identity(model)}
     rows, losses, sizes, skipped = [], {}, {}, 0
     for number, ids in enumerate(windows):
         reference = None
         for done, task in enumerate(tasks):
             options = {"prefill": prefill, "positions": positions, "seed": seed}
-            cell = cell_id(kind="loss", model=print_, ids=ids, **task.what, **options)
+            text_id = text_identity(ids)
+            cell = identity(kind="loss", text=text_id, **base, **task.what, **options)
             row = {
                 "model": name,
                 "text": text,
                 "window": number,
                 "tokens": len(ids),
-                "policy": task.policy.name,
-                "parameters": task.parameters,
+                **task.columns,
                 "budget": task.text,
                 "budget_tokens": task.budget_tokens,
                 **options,
-                "level": "closed",
+                "loop": "closed",
                 "status": "done",
                 "reason": "",
                 "cell": cell,
@@ -243,7 +250,8 @@ def _compute(model, ids, task, options, reference):
 
 def _with_full(table):
     """The loss of the full cache beside each cell of the same window."""
-    full = table[(table["policy"] == "full") & (table["status"] == "done")]
+    table = with_whole_parts(table)
+    full = table[(table["policy_name"] == "full") & (table["status"] == "done")]
     known = full.set_index("window")["loss"] if "loss" in full else pd.Series(dtype=float)
     table["full_loss"] = table["window"].map(known)
     table = table.reindex(columns=LIVE_COLUMNS)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
+from h2o_theory.engine.columns import POLICY_COLUMNS, with_whole_parts
 from h2o_theory.statistics import ratio_interval
 from h2o_theory.statistics.resample import LEAST
 
@@ -49,16 +50,16 @@ def summarise(campaign):
     Returns
     -------
     pandas.DataFrame
-        policy, parameters, budget, budget_tokens, windows, n (tokens), perplexity,
+        The columns of a policy, budget, budget_tokens, windows, n (tokens), perplexity,
         loss_increase over the full cache of the same tokens (nats per token) with ``low`` and
         ``high`` of its 95 % interval, agreement, kl, kv_bytes and the share of the full cache's.
         Failed cells are left out.
     """
     done = campaign.table[campaign.table["status"] == "done"]
-    full = {row.window: row for row in done[done["policy"] == "full"].itertuples()}
+    full = {row.window: row for row in done[done["policy_name"] == "full"].itertuples()}
     lines = []
-    names = ["budget_tokens", "policy", "parameters", "budget"]
-    for (budget_tokens, policy, parameters, budget), rows in done.groupby(names, sort=False):
+    for _, rows in done.groupby(["budget_tokens", "policy", "budget"], sort=False):
+        said = rows.iloc[0][[*POLICY_COLUMNS, "budget", "budget_tokens"]].to_dict()
         rows = [row for row in rows.itertuples() if row.window in full]
         if not rows:
             continue
@@ -72,10 +73,7 @@ def summarise(campaign):
         weights = [int(row.n) for row in rows]
         lines.append(
             {
-                "policy": policy,
-                "parameters": parameters,
-                "budget": budget,
-                "budget_tokens": budget_tokens,
+                **said,
                 "windows": len(rows),
                 "n": sum(weights),
                 "perplexity": math.exp(np.concatenate(own).mean()),
@@ -88,8 +86,8 @@ def summarise(campaign):
                 "kv_share": max(row.kv_bytes / row.full_kv_bytes for row in rows),
             }
         )
-    columns = ["policy", "parameters", "budget", "budget_tokens", "windows", "n", "perplexity"]
+    columns = [*POLICY_COLUMNS, "budget", "budget_tokens", "windows", "n", "perplexity"]
     columns += ["loss_increase", "low", "high", "agreement", "kl", "kv_bytes", "kv_share"]
-    table = pd.DataFrame(lines, columns=columns)
+    table = with_whole_parts(pd.DataFrame(lines, columns=columns))
     order = ["budget_tokens", "loss_increase"]
     return table.sort_values(order, kind="stable").reset_index(drop=True)

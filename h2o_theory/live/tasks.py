@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.engine.columns import policy_columns
 from h2o_theory.engine.tasks import refuse_repeated
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.heads import heads_of
-from h2o_theory.live.identity import policy_fingerprint
 from h2o_theory.live.loop import POSITIONS
 from h2o_theory.live.refuse import (
     check_budgets,
@@ -16,7 +16,7 @@ from h2o_theory.live.refuse import (
     resolve_budgets,
 )
 from h2o_theory.policies import parse_policies
-from h2o_theory.policies.base import without_parts
+from h2o_theory.store import policy_identity
 
 __all__ = ["LiveTask", "live_tasks"]
 
@@ -44,16 +44,14 @@ class LiveTask:
         return round(float(np.mean(self.budget)))
 
     @property
-    def parameters(self):
-        """The policy's resolved parameters; the parts are left out where they differ by kv_head."""
-        text = self.policy.describe(self.budget_tokens)
-        return text if isinstance(self.budget, int) else without_parts(text)
+    def columns(self):
+        """What a table says of the policy; parts that differ by kv_head are missing."""
+        return policy_columns(self.policy, np.unique(self.budget).tolist())
 
     @property
     def what(self):
         """What a result depends on, for a cell's identity."""
-        fingerprint = policy_fingerprint(self.policy, self.budget)
-        return {"policy": fingerprint, "budget": self.budget}
+        return {"policy": policy_identity(self.policy), "budget": self.budget}
 
 
 def live_tasks(policies, budgets, model, tokens, prefill, positions):
@@ -86,7 +84,7 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
         check_budgets(policy, asked)
         check_model_suits(policy, model, positions)
         tasks += [LiveTask(policy, text, _plain(budgets, heads)) for text, budgets in asked]
-    refuse_repeated((task.policy.name, task.parameters, task.text) for task in tasks)
+    refuse_repeated((task.policy.asked, task.text) for task in tasks)
     return tasks
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from h2o_theory.errors import BadBudget
+from h2o_theory.policies.base import Parametrised
 from h2o_theory.policies.checks import require_share
 
 __all__ = ["Mask", "View", "keep_largest", "require_pages"]
@@ -71,7 +72,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Mask:
+class Mask(Parametrised):
     r"""Base of all masks: a frozen dataclass whose fields are the parameters.
 
     :meth:`pattern` gives for each row t the keys it sees, at most ``view.budget``, its own always

@@ -1,7 +1,5 @@
 """Replay of masks: what each pattern retains at a budget, and how much of it comes back."""
 
-from dataclasses import fields
-
 import numpy as np
 import pandas as pd
 
@@ -15,6 +13,7 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.masks.registry import parse_masks
 from h2o_theory.masks.run import MaskRun
 from h2o_theory.optimum import FRACTION_BITS
+from h2o_theory.policies.base import parameters_text
 
 __all__ = ["MASK_COLUMNS", "replay_masks"]
 
@@ -26,6 +25,7 @@ MASK_COLUMNS = (
     "layer",
     "kv_head",
     "mask",
+    "mask_name",
     "parameters",
     "budget",
     "budget_tokens",
@@ -78,7 +78,7 @@ def replay_masks(
     Returns
     -------
     pandas.DataFrame
-        One row per layer, kv_head, mask and budget; columns :data:`MASK_COLUMNS`.
+        One row per layer, kv_head, mask (as asked) and budget; columns :data:`MASK_COLUMNS`.
         ``retained_mass`` and ``topk_mass`` are means per scored row, ``output_error`` (NaN
         without values) and ``kl`` means over rows and query heads, as :func:`h2o_theory.replay`
         defines them; ``readmitted`` is the mean number of keys of a row that an earlier scored
@@ -198,10 +198,10 @@ class _Run:
     def result(self, topk):
         """The measures of the head; ``topk`` is the bound, a mean per scored row."""
         mass = self._mass / self._count
-        shown = {item.name: getattr(self.mask, item.name) for item in fields(self.mask)}
         return {
-            "mask": self.mask.name,
-            "parameters": " ".join(f"{name}={value}" for name, value in shown.items()),
+            "mask": self.mask.asked,
+            "mask_name": self.mask.name,
+            "parameters": parameters_text(self.mask.parameters()),
             "budget": self.text,
             "budget_tokens": self.budget,
             "retained_mass": mass,

@@ -1,6 +1,5 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
@@ -14,7 +13,15 @@ from h2o_theory.policies.kernels import NoSettings, observe_nothing, rate_nothin
 from h2o_theory.policies.parts import Parts, resolve_parts
 from h2o_theory.policies.tensors import TENSORS, Tensors
 
-__all__ = ["GROUP_REDUCTIONS", "ROWS", "CompiledPolicy", "Context", "Policy"]
+__all__ = [
+    "GROUP_REDUCTIONS",
+    "ROWS",
+    "CompiledPolicy",
+    "Context",
+    "Parametrised",
+    "Policy",
+    "parameters_text",
+]
 
 _DECLARATIONS = {
     "kind": ("online", "clairvoyant", "reference"),
@@ -49,7 +56,48 @@ class Context:
     tensors: Tensors | None = field(default=None, compare=False, repr=False)
 
 
-class Policy:
+class Parametrised:
+    """A name with parameters: what policies, masks and transforms have in common."""
+
+    name: ClassVar[str] = ""
+
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter with its value, in order of declaration.
+
+        Examples
+        --------
+        >>> from h2o_theory.policies import make_policy
+        >>> make_policy("sink:n_sink=2").parameters()
+        {'n_sink': 2, 'positions': 'original'}
+        """
+        own = fields(self) if is_dataclass(self) else ()
+        return {item.name: getattr(self, item.name) for item in own}
+
+    def defaults(self) -> Mapping[str, Any]:
+        """The defaults of those parameters that have one."""
+        own = fields(self) if is_dataclass(self) else ()
+        return {item.name: item.default for item in own}
+
+    @property
+    def asked(self) -> str:
+        """Name and the parameters that differ from their defaults, as one would ask for them.
+
+        Examples
+        --------
+        >>> from h2o_theory.policies import make_policy
+        >>> make_policy("h2o:rows=raw,recent=0.25,n_sink=0").asked
+        'h2o:recent=0.25,rows=raw'
+        """
+        usual = self.defaults()
+        changed = {
+            name: value
+            for name, value in self.parameters().items()
+            if name not in usual or _value_text(usual[name]) != _value_text(value)
+        }
+        return f"{self.name}:{parameters_text(changed)}" if changed else self.name
+
+
+class Policy(Parametrised):
     """Base of every policy, with a default for everything that others ask of one.
 
     Derive from :class:`~h2o_theory.PlainPolicy` (methods in Python),
@@ -126,41 +174,6 @@ class Policy:
                     f"needs must name any of {' '.join(_NEEDS)}", where=self.name, got=repr(word)
                 )
 
-    def parameters(self) -> dict[str, Any]:
-        """Every parameter with its value, in order of declaration.
-
-        Examples
-        --------
-        >>> from h2o_theory.policies import make_policy
-        >>> make_policy("sink:n_sink=2").parameters()
-        {'n_sink': 2, 'positions': 'original'}
-        """
-        own = fields(self) if is_dataclass(self) else ()
-        return {item.name: getattr(self, item.name) for item in own}
-
-    def defaults(self) -> Mapping[str, Any]:
-        """The defaults of those parameters that have one."""
-        own = fields(self) if is_dataclass(self) else ()
-        return {item.name: item.default for item in own}
-
-    @property
-    def asked(self) -> str:
-        """Name and the parameters that differ from their defaults, as one would ask for them.
-
-        Examples
-        --------
-        >>> from h2o_theory.policies import make_policy
-        >>> make_policy("h2o:rows=raw,recent=0.25,n_sink=0").asked
-        'h2o:recent=0.25,rows=raw'
-        """
-        usual = self.defaults()
-        changed = [
-            f"{name}={_text(value)}"
-            for name, value in self.parameters().items()
-            if name not in usual or _text(usual[name]) != _text(value)
-        ]
-        return f"{self.name}:{','.join(changed)}" if changed else self.name
-
     def describe(self, budget: int) -> str:
         """The resolved parameters as text: parts first, then the rest in order of declaration."""
         parts = self.parts(budget)
@@ -170,7 +183,12 @@ class Policy:
         return " ".join(items)
 
 
-def _text(value):
+def parameters_text(parameters: Mapping[str, Any]) -> str:
+    """Parameters in the grammar in which they are asked for: ``"recent=0.25,rows=raw"``."""
+    return ",".join(f"{name}={_value_text(value)}" for name, value in parameters.items())
+
+
+def _value_text(value):
     """A parameter's value as it stands in ``name=value``; an array by its digest."""
     if isinstance(value, np.ndarray):
         digest = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes()).hexdigest()
@@ -241,8 +259,3 @@ class CompiledPolicy(Policy):
     def table(self, mean_rows: np.ndarray) -> np.ndarray:
         """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""
         return np.zeros((0, 0))
-
-
-def without_parts(parameters):
-    """What :meth:`Policy.describe` says, less the parts of a budget."""
-    return re.sub(r"n_\w+=\d+ ?", "", parameters)

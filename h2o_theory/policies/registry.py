@@ -33,6 +33,22 @@ def available() -> dict[str, type[Policy]]:
     return dict(sorted(_REGISTRY.items()))
 
 
+_ELSEWHERE = {
+    "streamingllm": "sink",
+    "streaming_llm": "sink",
+    "streaming-llm": "sink",
+    "pyramidkv": "a policy at the budget pyramid:10%",
+    "adakv": "a policy at the budget ada:10%",
+    "observedattention": "h2o",
+    "slidingwindow": "recent",
+    "window": "recent",
+    "knorm": "key_norm",
+    "keydiff": "key_diff",
+    "expectedattention": "expected_attention",
+}
+"""Names that papers and other libraries use, with what they are called here."""
+
+
 def make_policy(text: str) -> Policy:
     """A policy from ``"name"`` or ``"name:parameter=value,parameter=value"``, or of the user's own.
 
@@ -59,7 +75,7 @@ def make_policy(text: str) -> Policy:
                 f"{cls.__name__} must be a subclass of h2o_theory.PlainPolicy", where=text
             )
         return make_class(cls, parameters, text.strip())
-    return make_named(text, "policy", classes)
+    return make_named(text, "policy", classes, _ELSEWHERE)
 
 
 def parse_policies(policies: str | Policy | Iterable[str | Policy]) -> list[Policy]:

@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import pandas as pd
+
+from h2o_theory.annotations import PathLike
+from h2o_theory.engine.columns import PARTS
 from h2o_theory.figures import (
     head_figure,
     lost_mass_figure,
@@ -9,13 +13,14 @@ from h2o_theory.figures import (
     ratio_figure,
     sparsity_figure,
 )
-from h2o_theory.figures.table import Setting, check_results, one_budget_each
+from h2o_theory.figures.table import Setting, one_budget_each, require_results
 from h2o_theory.report.folder import draw_all, new_folder, readable, template
 from h2o_theory.report.results import save_results
 from h2o_theory.report.summary import summary_table
 from h2o_theory.report.tables import glance, sees_the_future, table_by_budget
 
 __all__ = ["write_report"]
+
 
 _FIGURES = {
     "retained_mass": mass_figure,
@@ -26,7 +31,7 @@ _FIGURES = {
 }
 
 
-def write_report(results, out, *, overwrite=False):
+def write_report(results: pd.DataFrame, out: PathLike, *, overwrite: bool = False) -> Path:
     """Write ``index.html``, ``figures/*.png`` and ``*.svg``, the table and its summary.
 
     Everything is made in a hidden folder beside ``out``, which is renamed as the last step. The
@@ -55,7 +60,7 @@ def write_report(results, out, *, overwrite=False):
     CannotWrite
         For a place that cannot be written.
     """
-    check_results(results)
+    require_results(results)
     with new_folder(out, overwrite, ("index.html", "summary.csv")) as folder:
         _fill(folder, results)
     return Path(out) / "index.html"
@@ -83,6 +88,11 @@ def _fill(folder, results):
 
 
 def _parameters(results):
-    columns = ["policy", "budget", "budget_tokens", "parameters", "seed"]
+    columns = ["policy", "policy_name", "budget", "budget_tokens", *PARTS, "parameters", "seed"]
     lines = results[columns].drop_duplicates().to_dict("records")
-    return [line | {"future": sees_the_future(line["policy"])} for line in lines]
+    return [
+        line
+        | {"future": sees_the_future(line["policy_name"])}
+        | {name: "" if pd.isna(line[name]) else line[name] for name in PARTS}
+        for line in lines
+    ]

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.figures.series import label_series
-from h2o_theory.figures.table import HEAD, check_results, one_budget_each
+from h2o_theory.figures.table import HEAD, one_budget_each, require_results
 
 __all__ = ["summary_table"]
 
 
-def summary_table(results):
+def summary_table(results: pd.DataFrame) -> pd.DataFrame:
     """Means over heads of every policy at every budget, best first within a budget.
 
     Parameters
@@ -20,8 +20,8 @@ def summary_table(results):
     Returns
     -------
     DataFrame
-        policy, budget, budget_tokens (the mean over heads where a matrix gave each its own),
-        heads, mean_ratio, median_ratio, worst_ratio (all of the approximation ratio J / J(OPT)
+        policy (the label of its series), budget, budget_tokens (the mean over heads where a
+        matrix gave each its own), heads, mean_ratio, median_ratio, worst_ratio (all of J / J(OPT)
         over heads), lost_mass_ratio (pooled: the mass all heads lose over the mass OPT loses on
         them), retained_mass, output_error, kl (means over heads).
         References such as ``full`` carry no ratio.
@@ -31,7 +31,7 @@ def summary_table(results):
     BadArgument
         For a table that is not one experiment.
     """
-    check_results(results)
+    require_results(results)
     labelled = label_series(one_budget_each(results))
     labelled["lost"] = labelled.n_rows * (labelled.full_mass - labelled.retained_mass)
     labelled["lost_least"] = labelled.n_rows * (labelled.full_mass - labelled.optimum_mass)

@@ -11,9 +11,9 @@ __all__ = ["glance", "sees_the_future", "table_by_budget"]
 _MOST_SENTENCES = 4
 
 
-def sees_the_future(policy):
+def sees_the_future(policy_name: str) -> bool:
     """Whether a policy is known to look at rows to come; False for a policy of the user's own."""
-    known = available().get(policy)
+    known = available().get(policy_name)
     return known is not None and known.kind == "clairvoyant"
 
 
@@ -37,7 +37,7 @@ def table_by_budget(results, summary, setting):
     """
     summary = summary[summary.mean_ratio.notna()]
     labelled = label_series(results)
-    policies = dict(zip(labelled.series, labelled.policy, strict=True))
+    policies = dict(zip(labelled.series, labelled.policy_name, strict=True))
     future = {label: sees_the_future(policies[label]) for label in summary.policy.unique()}
     online = summary[~summary.policy.map(future).astype(bool)]
     best = online.groupby("budget_tokens").mean_ratio.max()

@@ -27,7 +27,7 @@ class SweepSpec:
         All by default.
     optimum : bool
         Whether to divide by the exact optimum.
-    level : str
+    loop : str
         ``open``: a sweep replays recorded rows.
     """
 
@@ -39,7 +39,7 @@ class SweepSpec:
     layers: list | None = None
     kv_heads: list | None = None
     optimum: bool = True
-    level: str = "open"
+    loop: str = "open"
 
     def __post_init__(self):
         for name in ("traces", "policies", "budgets", "prefill", "seeds"):
@@ -53,30 +53,30 @@ class SweepSpec:
                     raise _bad(name, repr(value), "whole numbers of at least 0")
         if not isinstance(self.optimum, bool):
             raise _bad("optimum", repr(self.optimum), "true or false")
-        if self.level != "open":
-            self._refuse_level()
+        if self.loop != "open":
+            self._refuse_loop()
 
     @staticmethod
     def _require_list(name, value):
         if isinstance(value, str) or not hasattr(value, "__len__") or len(value) == 0:
             raise _bad(name, repr(value), "a list with at least one entry")
 
-    def _refuse_level(self):
-        if self.level != "closed":
-            raise _bad("level", repr(self.level), "open")
+    def _refuse_loop(self):
+        if self.loop != "closed":
+            raise _bad("loop", repr(self.loop), "open")
         for given in self.policies:
             policy = make_policy(given) if isinstance(given, str) else given
             if policy.kind == "clairvoyant":
                 raise BadArgument(
                     "a clairvoyant policy cannot run closed-loop: the rows it reads depend on "
                     "what it evicts",
-                    where="level",
-                    got=f"{policy.name} with level = closed",
-                    expected="level = open",
+                    where="loop",
+                    got=f"{policy.name} with loop = closed",
+                    expected="loop = open",
                 )
         raise BadArgument(
             "a sweep replays recorded rows",
-            where="level",
+            where="loop",
             got="closed",
             expected="open",
             hint="Run policies inside the model with: h2o-theory live",
@@ -103,7 +103,7 @@ def read_spec(path):
     """
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadArgument(
             "the spec cannot be read",

@@ -5,6 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from h2o_theory.policies.base import Parametrised
+
 __all__ = ["FULL_BITS", "Stored", "Transform"]
 
 FULL_BITS = 16
@@ -36,7 +38,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Transform:
+class Transform(Parametrised):
     """Base of all transforms: a frozen dataclass whose fields are the parameters."""
 
     name: ClassVar[str] = ""

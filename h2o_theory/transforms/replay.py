@@ -1,15 +1,15 @@
 """Replay of policies on transformed keys and values, at equal bytes."""
 
-from dataclasses import fields
-
 import pandas as pd
 
 from h2o_theory.budgets import resolve_even
 from h2o_theory.engine import schedules
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.columns import POLICY_COLUMNS, policy_columns, with_whole_parts
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import parse_policies
+from h2o_theory.policies.base import parameters_text
 from h2o_theory.transforms.base import FULL_BITS
 from h2o_theory.transforms.exact import Exact
 from h2o_theory.transforms.output import output_error
@@ -25,9 +25,10 @@ TRANSFORM_COLUMNS = (
     "tokens",
     "layer",
     "kv_head",
-    "policy",
+    *POLICY_COLUMNS,
     "transform",
-    "parameters",
+    "transform_name",
+    "transform_parameters",
     "budget",
     "budget_bytes",
     "budget_tokens",
@@ -105,7 +106,7 @@ def replay_transforms(
     _require_tensors(trace, heads)
     asked = resolve_even(budgets, trace.tokens)
     jobs = _jobs(trace, policies, transforms, asked, heads)
-    records, last = [], None
+    rows, last = [], None
     exact = TransformedTrace(trace, Exact(), prefill)
     for number, (which, policy, text, entries) in enumerate(jobs, start=1):
         if which != last:
@@ -117,17 +118,16 @@ def replay_transforms(
             return output_error(exact, view, *head, found[head], prefill)
 
         measured = in_threads(measure, heads, threads, None, "")
-        shown = {item.name: getattr(transforms[which], item.name)
-                 for item in fields(transforms[which])}  # fmt: skip
         for (layer, kv_head), (mass, error) in zip(heads, measured, strict=True):
             spec = trace.layer(layer)
-            records.append(
+            rows.append(
                 {
                     "layer": layer,
                     "kv_head": kv_head,
-                    "policy": policy.name,
-                    "transform": transforms[which].name,
-                    "parameters": " ".join(f"{name}={value}" for name, value in shown.items()),
+                    **policy_columns(policy, entries),
+                    "transform": transforms[which].asked,
+                    "transform_name": transforms[which].name,
+                    "transform_parameters": parameters_text(transforms[which].parameters()),
                     "budget": text,
                     "budget_bytes": _bits(asked[text], spec) // 8,
                     "budget_tokens": entries,
@@ -137,7 +137,7 @@ def replay_transforms(
             )
         if progress:
             progress(number, len(jobs), "policies x transforms x budgets")
-    table = pd.DataFrame(records)
+    table = with_whole_parts(pd.DataFrame(rows))
     table["trace"], table["trace_id"] = trace.name, trace.trace_id
     table["model"] = trace.spec.model.get("id", "unknown")
     table["tokens"], table["prefill"] = trace.tokens, prefill
@@ -178,6 +178,6 @@ def _jobs(trace, policies, transforms, asked, heads):
                         got=f"{text}: {k} entries of 16 bits",
                         hint="Ask for a larger budget",
                     )
-                entries = trace.tokens if policy.name == "full" else min(entries, trace.tokens)
+                entries = trace.tokens if not policy.follows_budget else min(entries, trace.tokens)
                 jobs.append((which, policy, text, entries))
     return jobs

@@ -26,6 +26,8 @@ from h2o_theory.report import analysis as page_module
 from h2o_theory.report import write_analysis
 from h2o_theory.statistics import gini, top_share
 
+pytestmark = pytest.mark.usefixtures("coarse_figures")
+
 QUICK = {"replicates": 50, "workers": 1}
 
 

@@ -13,6 +13,7 @@ from small_traces import small_trace
 import h2o_theory as ht
 from h2o_theory.budgets import AdaKV, BudgetMatrix, PyramidKV
 from h2o_theory.cli import main
+from h2o_theory.engine.columns import PARTS
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 from h2o_theory.trace import Trace
 
@@ -21,7 +22,7 @@ EVERY = "full,recent,sink,random,h2o,h2o:rows=raw,tova,lru,greedy,belady,belady_
 
 def by_head(table):
     """The masses of a table, by kv_head, policy and budget in tokens."""
-    keys = ["layer", "kv_head", "policy", "parameters", "budget_tokens"]
+    keys = ["layer", "kv_head", "policy", "budget_tokens"]
     return table.set_index(keys).retained_mass.to_dict()
 
 
@@ -160,7 +161,7 @@ def test_resolved_parts_are_those_of_the_results():
     trace = small_trace()
     parts = ht.resolved_parts(trace, "full,h2o,sink:n_sink=2", "10%,7")
     table = ht.replay(trace, "full,h2o,sink:n_sink=2", "10%,7")
-    keys = ["policy", "budget", "budget_tokens", "parameters"]
+    keys = ["policy", "budget", "budget_tokens", *PARTS, "parameters"]
     counts = table.groupby(keys, sort=False).size()
     assert [tuple(part[key] for key in keys) for part in parts] == list(counts.index)
     assert [part["heads"] for part in parts] == counts.tolist()
@@ -237,10 +238,10 @@ def test_a_matrix_is_one_line_of_the_summary_and_one_budget_of_the_report(tmp_pa
     table = ht.replay(small_trace(), "h2o,recent", [np.array([[3, 9], [4, 8]]), "30%"])
     summary = ht.summary_table(table)
     own = summary[summary.budget == "matrix"]
-    assert sorted(own.policy) == ["h2o", "recent"] and (own.heads == 4).all()
+    assert sorted(own.policy) == ["h2o, matrix", "recent, matrix"] and (own.heads == 4).all()
     assert (own.budget_tokens == 6).all()
     h2o = table[(table.policy == "h2o") & (table.budget == "matrix")]
-    assert own.set_index("policy").mean_ratio["h2o"] == h2o.approximation_ratio.mean()
+    assert own.set_index("policy").mean_ratio["h2o, matrix"] == h2o.approximation_ratio.mean()
     page = ht.write_report(table, tmp_path / "report")
     assert "k = 6 tokens" in page.read_text()
     assert len(ht.load_results(tmp_path / "report" / "results.parquet")) == len(table)

@@ -101,7 +101,7 @@ def test_rows_of_the_prompt_do_not_count_by_slot():
 def test_sinks_by_slot_in_a_replay():
     trace = trace_with_keys(layers=1, tokens=40, rope={"rope_theta": 30.0})
     table = ht.replay(trace, "sink,sink:positions=slot", 9)
-    table["places"] = table.parameters.str.extract("positions=(.*)", expand=False)
+    table["places"] = table.policy.map({"sink": "original", "sink:positions=slot": "slot"})
     table = table.set_index(["places", "kv_head"])
     for kv_head in range(2):
         original, slot = table.loc["original", kv_head], table.loc["slot", kv_head]

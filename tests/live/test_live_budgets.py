@@ -14,7 +14,7 @@ from h2o_theory.budgets import AdaKV, KvHeads, PyramidKV
 from h2o_theory.cli import main
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.families import FAMILIES
-from h2o_theory.figures.live import label_live
+from h2o_theory.figures.series import label_series
 from h2o_theory.live import closed_loop, evaluate
 from h2o_theory.live.campaign import run_live, windows_of
 from h2o_theory.live.evaluate import visible_sizes
@@ -22,7 +22,6 @@ from h2o_theory.live.heads import heads_of
 from h2o_theory.live.refuse import resolve_budgets
 from h2o_theory.live.samples import sample_table
 from h2o_theory.live.summary import summarise
-from h2o_theory.policies.base import without_parts
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.report import load_results
 
@@ -121,7 +120,8 @@ def test_a_campaign_names_the_rule_and_tells_matrices_apart(tmp_path):
     assert table["budget"].tolist() == ["100%", *["20%", "pyramid(20%)", "matrix"] * 2]
     assert table["budget_tokens"].tolist() == [80] + [16] * 6 and table["cell"].is_unique
     row = table.iloc[2]
-    assert row.parameters == without_parts(table.iloc[1].parameters) != table.iloc[1].parameters
+    assert row.parameters == table.iloc[1].parameters and table.iloc[1].n_heavy == 8
+    assert row[["n_heavy", "n_recent"]].isna().all() and row.n_sink == 0
     assert row.loss == evaluate(model, windows[0], "h2o", "pyramid:20%").loss
     ((_, budgets),) = resolve_budgets(["pyramid:20%"], heads_of(model, 80), 0)
     assert row.kv_bytes == sum(budgets.values()) * 128
@@ -130,7 +130,7 @@ def test_a_campaign_names_the_rule_and_tells_matrices_apart(tmp_path):
     assert not set(again.table["cell"][[2, 4]]) & set(table["cell"])
     summary = summarise(campaign)
     assert len(summary) == 7
-    labels = label_live(summary)
+    labels = label_series(summary)
     assert (labels[summary.columns] == summary).all(axis=None)  # in the order it had
     series = set(zip(labels["series"], labels["variant"], strict=True))
     assert series >= {("h2o", 0), ("h2o, matrix", 1), ("h2o, pyramid", 2), ("sink, pyramid", 2)}

@@ -265,10 +265,10 @@ def trace():
 def test_measures_the_long_way(trace, prefill):
     masks = {mask.name: mask for mask in parse_masks("strided:heavy=0.5,topk,h2o_hf")}
     table = replay_masks(trace, masks.values(), [6, TOKENS], prefill=prefill, layers=[1])
-    assert set(table["mask"]) == set(masks)
+    assert set(table["mask_name"]) == set(masks)
     for row in table.itertuples():
         rows, values = trace.rows(1, row.kv_head), trace.values(1, row.kv_head)
-        seen = visible(masks[row.mask], row.budget_tokens, rows, None, None, prefill=prefill)
+        seen = visible(masks[row.mask_name], row.budget_tokens, rows, None, None, prefill=prefill)
         masses, errors, back, left = [], [], [], set()
         for t in range(prefill, TOKENS):
             keys = np.flatnonzero(seen[t])
@@ -286,7 +286,7 @@ def test_measures_the_long_way(trace, prefill):
         assert row.readmitted == pytest.approx(np.mean(back))
         assert row.keys_seen_max == seen[prefill:].sum(axis=1).max()
         assert row.retained_mass <= row.topk_mass + 1e-9
-        if row.budget_tokens == TOKENS and row.mask != "strided":
+        if row.budget_tokens == TOKENS and row.mask_name != "strided":
             assert row.retained_mass == pytest.approx(1) and row.readmitted == 0
 
 

@@ -369,3 +369,14 @@ def test_the_size_of_an_import_is_predicted(tmp_path):
     import_attention(tmp_path / "a.npy", tmp_path / "t")
     triangle = TOKENS * (TOKENS + 1) // 2
     assert predict_bytes(open_trace(tmp_path / "t").spec) == LAYERS * HEADS * triangle * 2
+
+
+@pytest.mark.parametrize("name", ["gpt2.npy", "attn_512.npy", "3.npy", "a.NPY"])
+@pytest.mark.parametrize("layers", [3, 1])
+def test_the_name_of_the_one_file_numbers_no_layer(tmp_path, name, layers):
+    """Its shape decides: a stack of layers, or the heads of one."""
+    stack = matrices()[:layers]
+    with open(tmp_path / name, "wb") as file:
+        np.save(file, stack[0] if layers == 1 else stack)
+    report = import_attention(tmp_path / name, tmp_path / "t")
+    assert report.layers == tuple(range(layers)) and report.paths == (tmp_path / "t",)
