@@ -9,6 +9,7 @@ import functools
 import types
 import typing
 from collections.abc import Callable
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -107,7 +108,7 @@ def gather(rows, g, b, position, n, out):
     return mass
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def form_row(block, b, n, kind, state):
     """Fill ``state.row`` with row b of the group over the visible entries, reduced to one.
 
@@ -136,7 +137,7 @@ def form_row(block, b, n, kind, state):
                 row[i] += spare[i] * scale
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def move(source, target, cache):
     """Copy entry ``source`` with its state to slot ``target``."""
     if source != target:
@@ -146,7 +147,7 @@ def move(source, target, cache):
             cache.entry[target, i] = cache.entry[source, i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def welcome(t, n, window, features, cache):
     """Give the newcomer t its slot: score 0, its features, then zeros.
 
@@ -210,13 +211,16 @@ def _compiled(loop, signature, settings, observe, rate):
 
     The qualified name, by which numba files what it compiled, carries a digest of all code the loop
     is built from, see :mod:`h2o_theory.kernels`, wherever a policy was written: in a file, a
-    notebook's cell or at the prompt. The names of the settings are part of it, since compiled code
-    finds them by their order.
+    notebook's cell or at the prompt; and of the class of the settings, whose fields compiled code
+    finds by their order. The functions that are inlined have no cache of their own.
     """
     functions = {"observe": observe, "rate": rate}
     bound = types.FunctionType(loop.__code__, {**loop.__globals__, **functions}, loop.__name__)
     bound.__module__ = loop.__module__
-    digest = code_digest(loop, observe, rate)
-    names = "_".join(settings._fields)
-    bound.__qualname__ = f"{loop.__name__}_{observe.__name__}_{rate.__name__}_{digest}_{names}"
-    return njit(signature, cache=True, nogil=True, error_model="numpy")(bound)
+    described = f"{settings.__module__}.{settings.__qualname__} {settings._fields} {signature}"
+    digest = code_digest(loop, observe, rate) + sha256(described.encode()).hexdigest()[:8]
+    bound.__qualname__ = f"{loop.__name__}_{observe.__name__}_{rate.__name__}_{digest}"
+    compiled = njit(signature, cache=True, nogil=True, error_model="numpy")(bound)
+    # The overload itself: numba's dispatcher tells NamedTuples apart by the name of their class, so
+    # that it would take one policy's Settings for another's.
+    return compiled.get_overload(signature)

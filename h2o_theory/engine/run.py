@@ -55,7 +55,8 @@ class BlockRun:
         )
         self._loop, self._limits, self._held, self._out = loop, limits, 0, out
         self._state = State(cache, features, row=np.zeros(slots), spare=np.zeros(slots))
-        self._settings = policy.settings(context)
+        given = policy.settings(context)
+        self._settings = type(given)(*map(_contiguous, given))
         self._table = future_table(policy, context, mean_rows)
 
     def advance(self, rows: np.ndarray, start: int, sink_share: np.ndarray | None = None) -> None:
@@ -64,7 +65,13 @@ class BlockRun:
         ``sink_share`` [G, B] is what a sink without a key takes of each row; nothing by default.
         """
         shares = no_sinks(rows) if sink_share is None else sink_share
-        block = Block(rows, shares, self._table[start : start + rows.shape[1]], start)
+        # The loop reads memory as it is declared.
+        block = Block(
+            np.ascontiguousarray(rows, dtype=np.float64),
+            np.ascontiguousarray(shares, dtype=np.float64),
+            self._table[start : start + rows.shape[1]],
+            start,
+        )
         self._held = self._loop(
             block, self._held, self._limits, self._state, self._settings, self._out
         )
@@ -73,6 +80,13 @@ class BlockRun:
         """Set the features of the tokens ``start .. stop``, of which those given so far were not
         known: a model hands its keys over as they arrive."""
         self._state.features[start:stop] = features[start:stop]
+
+
+def _contiguous(value):
+    """Arrays among the settings as the loop declares them; numbers as they are."""
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value, dtype=np.float64)
+    return value
 
 
 class CompiledRun(BlockRun):

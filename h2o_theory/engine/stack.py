@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import int32, int64
+from numba import int32, int64, njit
 
 from h2o_theory.engine.advance import RowKind, compiled_loop, form_row, move, welcome
 from h2o_theory.engine.run import BlockRun, row_kind
-from h2o_theory.kernels import kernel
 from h2o_theory.policies import CompiledPolicy, Context
 from h2o_theory.policies.choose import STRETCH, least
 from h2o_theory.policies.parts import resolve_parts
@@ -41,7 +40,7 @@ class StackLimits(NamedTuple):
     served: int64[::1]
 
 
-@kernel(nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def walk_down(slot, t, served, bottom, height, cache, out):
     """Walk the entry at ``slot`` down the stack at step t; returns the new height.
 

@@ -49,7 +49,7 @@ def is_access(weight, visible, own):
     return own or weight >= _SLACK / visible
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def least_access(access, row, n):
     """The weight from which a key of ``row[:n]`` is accessed."""
     if access.rule == _UNIFORM:

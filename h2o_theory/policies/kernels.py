@@ -1,7 +1,7 @@
 """What the compiled rules see and share: the cache, its types, and kernels of more than one rule.
 
-A kernel that calls a compiled function of another file is compiled with
-:func:`h2o_theory.kernels.kernel`, whose cache notices changes over there.
+These kernels, and those of the rules, are compiled into the engine's loop, which is cached as a
+whole with a digest of all their code: they need no cache of their own.
 """
 
 import typing
@@ -79,27 +79,28 @@ def numba_type(annotation: Any) -> types.Type:
     if isinstance(annotation, types.Type):
         return annotation
     fields = typing.get_type_hints(annotation)
-    return types.NamedTuple([numba_type(fields[name]) for name in annotation._fields], annotation)
+    kinds = [numba_type(fields[name]) for name in annotation._fields]
+    return types.BaseTuple.from_types(kinds, annotation)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_nothing(t, n, cache, row, settings):
     """No-op `observe` for policies that ignore attention."""
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_nothing(t, n, cache, future, settings):
     """No-op `rate` for policies whose score is up to date after the observation."""
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_sum(t, n, cache, row, settings):
     """Add the row to the accumulated scores."""
     for i in range(n):
         cache.score[i] += row[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_ring(t, n, cache, row, settings):
     """Keep the last m rows, entry by entry."""
     place = t % cache.entry.shape[1]
@@ -107,14 +108,14 @@ def observe_ring(t, n, cache, row, settings):
         cache.entry[i, place] = row[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_by_future(t, n, cache, future, settings):
     """The score is what the policy's table says of each token at this step."""
     for i in range(n):
         cache.score[i] = future[cache.position[i]]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def uniform_hash(stream, t, j):
     """A number in [0, 1) that depends on nothing but its arguments (SplitMix64's finaliser).
 

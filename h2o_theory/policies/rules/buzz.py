@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     stride: int
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_new(t, n, cache, row, settings):
     """Accumulate; entries that were given up are the first to go."""
     for i in range(n):
@@ -32,7 +32,7 @@ def observe_new(t, n, cache, row, settings):
         cache.score[i] = 0.0 if cache.entry[i, MARK] == GIVEN_UP else 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_hive(t, n, cache, future, settings):
     """Select anew once nothing is left of what the last selection gave up."""
     first, last, stride = settings.n_sink, t - settings.n_recent + 1, settings.stride

@@ -19,7 +19,7 @@ class Settings(NamedTuple):
     cap: float
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_coverage(t, n, cache, future, settings):
     """The score is what the recent rows would lose of their coverage, to nine digits."""
     cap, window, covered = settings.cap, cache.entry.shape[1], cache.memory

@@ -27,7 +27,7 @@ class Settings(NamedTuple):
     sin: Vector
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_query(t, n, cache, row, settings):
     """Add the newcomer's queries to the sums of queries and of their products."""
     group, width = settings.group, settings.width
@@ -46,7 +46,7 @@ def observe_query(t, n, cache, row, settings):
                     cache.memory[start + width + a * width + c] += query[a] * query[c]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+@njit(nogil=True, fastmath={"reassoc", "nsz"})
 def expected_logit(key, sums, count, width):
     """Log of the mean of exp(q . key) over Gaussian queries of the given moments."""
     mean, square = 0.0, 0.0
@@ -60,7 +60,7 @@ def expected_logit(key, sums, count, width):
     return mean + 0.5 * max(square / count - mean * mean, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_expected(t, n, cache, future, settings):
     """The softmax over the entries of the expected logits, mean over the group, times the norm."""
     group, width, half = settings.group, settings.width, settings.speed.size

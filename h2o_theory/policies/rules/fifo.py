@@ -11,7 +11,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Fifo"]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_arrival(t, n, cache, future, settings):
     """The score is the step of arrival."""
     for i in range(n):

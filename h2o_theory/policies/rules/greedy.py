@@ -20,7 +20,7 @@ class Settings(NamedTuple):
     concave: int
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _concave(kind, mass):
     if kind == SQRT:
         return np.sqrt(mass)
@@ -29,14 +29,14 @@ def _concave(kind, mass):
     return min(mass, 0.5)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_history(t, n, cache, row, settings):
     """Remember the row, entry by entry."""
     for i in range(n):
         cache.entry[i, t] = row[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_loss(t, n, cache, future, settings):
     """The score is the loss of f if the entry left."""
     kind = settings.concave

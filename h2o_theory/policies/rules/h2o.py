@@ -20,7 +20,7 @@ class Settings(NamedTuple):
     decay: float
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_accumulated(t, n, cache, row, settings):
     """Accumulate: a mean over the rows since arrival, or a sum that decays by a factor."""
     for i in range(n):

@@ -12,7 +12,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["KeyDiff"]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_difference(t, n, cache, future, settings):
     """Minus the cosine of each key with the mean direction, to nine digits."""
     width = cache.entry.shape[1]

@@ -15,7 +15,7 @@ SHORTNESS = 0
 """Place of minus the key's norm among what is kept with an entry."""
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_feature(t, n, cache, future, settings):
     """The score is the first feature."""
     for i in range(n):

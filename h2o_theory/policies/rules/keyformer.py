@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.kernels import kernel
 from h2o_theory.policies.base import CompiledPolicy, Context
 from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.kernels import head_stream, uniform_hash
@@ -25,7 +25,7 @@ class Settings(NamedTuple):
     unscored: int
 
 
-@kernel(nogil=True)
+@njit(nogil=True)
 def observe_noisy(t, n, cache, row, settings):
     """Add the softmax of (log row + noise) / temperature to the scores."""
     noise, first, last = settings.noise, settings.tau_first, settings.tau_last

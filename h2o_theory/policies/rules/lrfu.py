@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from numba import njit
+
 from h2o_theory.errors import BadArgument
-from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import Access, access_of, least_access, resolve_access
 from h2o_theory.policies.base import ROWS, CompiledPolicy, Context
 from h2o_theory.policies.checks import require_one_of
@@ -19,7 +20,7 @@ class Settings(NamedTuple):
     access: Access
 
 
-@kernel(nogil=True)
+@njit(nogil=True)
 def observe_fading(t, n, cache, row, settings):
     """Fade all scores, then add the row or one per access."""
     least = 0.0 if settings.is_soft else least_access(settings.access, row, n)

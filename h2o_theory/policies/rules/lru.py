@@ -1,9 +1,10 @@
 """LRU: evict the entry whose last access is longest ago."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from h2o_theory.kernels import kernel
+from numba import njit
+
 from h2o_theory.policies.access import Access, access_of, least_access, resolve_access
 from h2o_theory.policies.base import CompiledPolicy, Context
 from h2o_theory.policies.registry import register
@@ -11,14 +12,10 @@ from h2o_theory.policies.registry import register
 __all__ = ["Lru"]
 
 
-class Settings(NamedTuple):
-    access: Access
-
-
-@kernel(nogil=True)
+@njit(nogil=True)
 def observe_last_access(t, n, cache, row, settings):
     """The score is the step of the last access."""
-    least = least_access(settings.access, row, n)
+    least = least_access(settings, row, n)
     for i in range(n):
         if cache.position[i] == t or row[i] >= least:
             cache.score[i] = t
@@ -57,6 +54,6 @@ class Lru(CompiledPolicy):
         super().__post_init__()
         resolve_access(self)
 
-    def settings(self, context: Context) -> Settings:
+    def settings(self, context: Context) -> Access:
         """The access rule."""
-        return Settings(access_of(self))
+        return access_of(self)

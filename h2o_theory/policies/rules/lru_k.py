@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from h2o_theory.kernels import kernel
+from numba import njit
+
 from h2o_theory.policies.access import Access, access_of, least_access, resolve_access
 from h2o_theory.policies.base import CompiledPolicy, Context
 from h2o_theory.policies.checks import require_whole_number
@@ -23,7 +24,7 @@ class Settings(NamedTuple):
     access: Access
 
 
-@kernel(nogil=True)
+@njit(nogil=True)
 def observe_references(t, n, cache, row, settings):
     """Keep the steps, plus one, of the last access and of the last K references, newest first."""
     depth = settings.depth

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from h2o_theory.kernels import kernel
+from numba import njit
+
 from h2o_theory.policies.base import CompiledPolicy, Context
 from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.kernels import head_stream, uniform_hash
@@ -18,7 +19,7 @@ class Settings(NamedTuple):
     is_fresh: bool
 
 
-@kernel(nogil=True)
+@njit(nogil=True)
 def rate_random(t, n, cache, future, settings):
     """Draw a priority per entry: once and for all, or anew at every step."""
     step = t if settings.is_fresh else 0

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.kernels import kernel
+from numba import njit
+
 from h2o_theory.policies.access import is_access
 from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.parts import Parts
@@ -12,7 +13,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Scissorhands"]
 
 
-@kernel(nogil=True)
+@njit(nogil=True)
 def observe_unimportant(t, n, cache, row, settings):
     """Minus the number of the last w rows in which the entry got less than its fair share."""
     place = t % cache.entry.shape[1]

@@ -25,7 +25,7 @@ class Settings(NamedTuple):
     is_max: bool
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_pooled(t, n, cache, future, settings):
     """Pool the sums of the last W rows over positions; once per step, so that one cut is one."""
     last, half = t - cache.entry.shape[1], settings.kernel // 2

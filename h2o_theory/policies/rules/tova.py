@@ -12,7 +12,7 @@ from h2o_theory.policies.registry import register
 __all__ = ["Tova"]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_last(t, n, cache, row, settings):
     """The score is the last row."""
     for i in range(n):

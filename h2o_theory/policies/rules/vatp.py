@@ -16,7 +16,7 @@ NORM = 0
 """Place of the value's norm among what is kept with an entry."""
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_weighted(t, n, cache, row, settings):
     """Add the row, weighted by the norm of the value."""
     for i in range(n):

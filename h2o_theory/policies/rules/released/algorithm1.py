@@ -19,7 +19,7 @@ class Settings(NamedTuple):
     reading: int
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_algorithm1(t, n, cache, row, settings):
     """The row over the older entries alone, the newcomer getting 0; or the whole visible row."""
     older = 0.0

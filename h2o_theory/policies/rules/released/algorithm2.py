@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     first_step: int
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_algorithm2(t, n, cache, row, settings):
     """Once rows count, add the row over the older entries; the absent newcomer gets exp(0) / D."""
     if t < settings.first_step:

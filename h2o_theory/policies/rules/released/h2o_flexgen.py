@@ -21,14 +21,14 @@ class Settings(NamedTuple):
     prefill: int
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_kept_sum(t, n, cache, row, settings):
     """Accumulate beside the score, which the promotion overrides."""
     for i in range(n):
         cache.entry[i, SUM] += row[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def rate_unless_promoted(t, n, cache, future, settings):
     """Accumulated attention; the entry about to leave the ring cannot lose."""
     promoted = t - settings.n_recent + 1 if t >= settings.prefill else -1

@@ -19,7 +19,7 @@ class Settings(NamedTuple):
     most: int
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_selected(t, n, cache, row, settings):
     """Accumulate over the selected entries, then deselect the weakest if there are enough."""
     selected, weakest = 0, -1

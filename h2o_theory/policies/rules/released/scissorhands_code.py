@@ -18,7 +18,7 @@ class Settings(NamedTuple):
     quantile: float
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def observe_outstanding(t, n, cache, row, settings):
     """The score is the last step at which the entry exceeded a quantile of the padded row."""
     tokens = settings.tokens
