@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+from typing import Any
 
 import numba
 import numpy as np
@@ -22,7 +23,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def provenance(command: list[str], **facts: object) -> dict[str, object]:
+def provenance(command: list[str], **facts: Any) -> dict[str, Any]:
     """A flat dictionary: the facts given, the command, versions and the date.
 
     Parameters
