@@ -17,6 +17,7 @@ from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,
     code_identity,
+    holds_output,
     identity,
     model_identity,
     text_identity,
@@ -112,6 +113,7 @@ def windows_of(ids, tokens, count):
     return [ids[i * tokens : (i + 1) * tokens] for i in range(count)]
 
 
+@holds_output
 def run_live(
     model,
     windows,

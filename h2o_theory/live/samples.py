@@ -16,6 +16,7 @@ from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,
     code_identity,
+    holds_output,
     identity,
     model_identity,
     text_identity,
@@ -46,6 +47,7 @@ def sample_tasks(
     return live_tasks(policies, budgets, model, tokens, len(prompt), positions)
 
 
+@holds_output
 def sample_table(
     model,
     prompt,
