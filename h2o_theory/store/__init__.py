@@ -19,7 +19,7 @@ from h2o_theory.store.identity import (
     text_identity,
 )
 from h2o_theory.store.lock import holds_output, lock_output
-from h2o_theory.store.provenance import provenance
+from h2o_theory.store.provenance import provenance, versions
 
 __all__ = [
     "LIVE_ROOMS",
@@ -38,5 +38,6 @@ __all__ = [
     "require_writable",
     "sync_folder",
     "text_identity",
+    "versions",
     "write_bytes",
 ]
