@@ -8,12 +8,11 @@ from pydoc_data.topics import topics
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from h2o_theory.engine.admission import admit, admit_policies
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import replay_head
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.shared import decide_shared
-from h2o_theory.engine.tasks import make_tasks
-from h2o_theory.policies import parse_policies
 from h2o_theory.trace import open_trace
 
 __all__ = ["run"]
@@ -59,26 +58,27 @@ def _recorded(tokens, path):
 def _measured(trace, progress):
     layers = [layer for layer in LAYERS if layer in trace.layers] or trace.layers[:3]
     heads = [(layer, head) for layer in layers for head in trace.kv_heads(layer)]
-    tasks = make_tasks(trace, POLICIES, BUDGETS, heads, optimum=False)
-    compile_policies(parse_policies(POLICIES))
+    policies = admit_policies(POLICIES, trace, layers, optimum=False)
+    runs = admit(trace, policies, BUDGETS, heads)
+    compile_policies(policies)
     parts = dict.fromkeys(("rows", "shared", "heads", "policies"), 0.0)
     with threadpool_limits(1, user_api="blas"):
         for done, layer in enumerate(layers, start=1):
             own = [head for head in heads if head[0] == layer]
             parts["rows"] += _spent(lambda own=own: [list(_rows(trace, head)) for head in own])
             began = time.process_time()
-            shared = decide_shared(trace, {layer: tasks[own[0]]})[layer]
+            shared = decide_shared(trace, runs, [layer])
             parts["shared"] += time.process_time() - began
             began = time.process_time()
             for head in own:
-                records = replay_head(trace, *head, tasks[head], shared, optimum=False)
-                parts["policies"] += sum(record["seconds"] for record in records)
+                lines = replay_head(trace, head, runs, shared, optimum=False)
+                parts["policies"] += sum(line["seconds"] for line in lines)
             parts["heads"] += time.process_time() - began
             if progress:
                 progress(done, len(layers), "sweep over a pretrained model")
     whole = parts["shared"] + parts["heads"]
     rest = parts["heads"] - parts["rows"] - parts["policies"]
-    cells = len(heads) * len(tasks[heads[0]])
+    cells = len(heads) * len(runs)
     model = whole / len(layers) * 30 / 60
     shares = {
         "sets shared by a layer": parts["shared"],

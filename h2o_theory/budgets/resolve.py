@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +13,11 @@ from h2o_theory.budgets.rules import RULES, KvHeads
 from h2o_theory.budgets.text import parse_budget, split_budgets
 from h2o_theory.errors import BadBudget
 
-__all__ = ["resolve_budgets"]
+__all__ = ["BudgetLike", "resolve_budgets"]
+
+OneBudget: TypeAlias = int | str | dict | np.ndarray | BudgetMatrix | Callable[..., Any]
+BudgetLike: TypeAlias = OneBudget | list[OneBudget] | tuple[OneBudget, ...]
+"""``64``, ``"10%"``, ``"10%,20%"``, a matrix or a rule, or a list of these."""
 
 
 def resolve_budgets(

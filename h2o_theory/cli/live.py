@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     from h2o_theory.engine.columns import POLICY_COLUMNS
     from h2o_theory.figures.series import label_series
     from h2o_theory.live.campaign import run_live, windows_of
-    from h2o_theory.live.samples import sample_table, sample_tasks
+    from h2o_theory.live.samples import admit_samples, sample_table
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
     from h2o_theory.recorder.reading import encode
@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
         model = load_model(arguments.model, device=arguments.device, dtype=arguments.dtype)
         ids = encode(require_tokenizer(model), text, None, name)
         if arguments.samples:
-            sample_tasks(model, **_sampled(ids, budgets, arguments))
+            admit_samples(model, **_sampled(ids, budgets, arguments))
         campaign = run_live(
             model,
             windows_of(ids, arguments.tokens, arguments.windows),

@@ -4,7 +4,7 @@ import os
 
 from h2o_theory.errors import BadArgument, OutOfRange
 
-__all__ = ["checked_prefill", "checked_seed", "chosen_heads", "thread_count"]
+__all__ = ["to_prefill", "to_seed", "chosen_heads", "thread_count"]
 
 
 def chosen_heads(trace, layers=None, kv_heads=None):
@@ -28,7 +28,7 @@ def chosen_heads(trace, layers=None, kv_heads=None):
     return list(dict.fromkeys(heads))
 
 
-def checked_prefill(prefill, tokens):
+def to_prefill(prefill, tokens):
     """``prefill`` if it is a whole number that leaves a row to score; raises OutOfRange if not."""
     if not _is_whole(prefill) or not 0 <= prefill < tokens:
         raise OutOfRange(
@@ -40,7 +40,7 @@ def checked_prefill(prefill, tokens):
     return int(prefill)
 
 
-def checked_seed(seed):
+def to_seed(seed):
     """``seed`` if it is a whole number of at least 0; raises BadArgument if not."""
     if not _is_whole(seed) or seed < 0:
         raise BadArgument(

@@ -1,7 +1,8 @@
-"""The exact optimum of a kv_head at the budgets of its tasks, with its schedules."""
+"""The exact optimum of a kv_head at the budgets of its runs, with its schedules."""
 
 import numpy as np
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.optimum import optimum_curve
 
 __all__ = ["Optima"]
@@ -10,16 +11,18 @@ __all__ = ["Optima"]
 class Optima:
     """J(OPT) in fixed point and the optimal schedule, ``best[prefill, budget]``.
 
+    ``wanted`` are pairs (prefill, budget).
+
     O(K T^2) time for the largest budget K of each prefill; 8 T^2 bytes besides ``fixed`` [T, T].
     """
 
-    def __init__(self, fixed, tasks):
+    def __init__(self, fixed: IntArray, wanted: set[tuple[int, int]]):
         self.best, self._schedules = {}, {}
-        for prefill in sorted({task.prefill for task in tasks}):
-            budgets = sorted({task.budget for task in tasks if task.prefill == prefill})
+        for prefill in sorted({prefill for prefill, _ in wanted}):
+            budgets = sorted({budget for other, budget in wanted if other == prefill})
             self._solve(fixed, prefill, budgets)
 
-    def schedule(self, prefill, budget):
+    def schedule(self, prefill: int, budget: int) -> IntArray:
         """The optimal ``evicted_at`` [T] at one of the budgets solved for."""
         return self._schedules[prefill, budget]
 

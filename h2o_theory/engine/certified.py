@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.budgets import resolve_even
-from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.arguments import chosen_heads, thread_count, to_prefill
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.optimum import (
@@ -195,7 +195,7 @@ def certified_interval(
 
 def _checked(trace, budgets, prefill, layers, kv_heads, workers):
     """The heads, ``{budget as asked: tokens}`` and the number of threads."""
-    checked_prefill(prefill, trace.tokens)
+    to_prefill(prefill, trace.tokens)
     threads, heads = thread_count(workers), chosen_heads(trace, layers, kv_heads)
     asked = resolve_even(budgets, trace.tokens)
     return heads, asked, threads

@@ -1,14 +1,20 @@
 """Replay of a trace: which tokens each policy keeps, and what that costs."""
 
+from typing import Any
+
 import pandas as pd
 
+from h2o_theory.annotations import Progress
+from h2o_theory.budgets import BudgetLike
+from h2o_theory.engine.admission import admit, admit_policies
 from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.columns import POLICY_COLUMNS, with_whole_parts
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import replay_head
+from h2o_theory.engine.recorded import Recorded
 from h2o_theory.engine.shared import decide_shared
-from h2o_theory.engine.tasks import make_tasks
 from h2o_theory.engine.threads import in_threads
+from h2o_theory.policies import PolicyLike
 
 __all__ = ["COLUMNS", "replay", "results_table"]
 
@@ -50,18 +56,18 @@ COLUMNS = (
 
 
 def replay(
-    trace,
-    policies,
-    budgets,
+    trace: Recorded,
+    policies: PolicyLike,
+    budgets: BudgetLike,
     *,
-    prefill=0,
-    layers=None,
-    kv_heads=None,
-    seed=0,
-    optimum=True,
-    workers=None,
-    progress=None,
-):
+    prefill: int = 0,
+    layers: list[int] | None = None,
+    kv_heads: list[int] | None = None,
+    seed: int = 0,
+    optimum: bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
     r"""Replay recorded rows under eviction policies and compare each with the exact optimum.
 
     At step t the token t joins the visible set S_t, its query attends over S_t, the policy sees
@@ -120,24 +126,24 @@ def replay(
     """
     threads = thread_count(workers)
     heads = chosen_heads(trace, layers, kv_heads)
-    tasks = make_tasks(trace, policies, budgets, heads, prefill=prefill, seed=seed, optimum=optimum)
-    first = tasks[heads[0]]
-    compile_policies([task.policy for task in first], progress)
-    by_layer = {layer: own for (layer, _), own in tasks.items()}
-    shared = decide_shared(trace, by_layer, threads, progress)
+    layers = [layer for layer, _ in heads]
+    admitted = admit_policies(policies, trace, layers, optimum=optimum)
+    runs = admit(trace, admitted, budgets, heads, prefill=prefill, seed=seed)
+    compile_policies(admitted, progress)
+    shared = decide_shared(trace, runs, layers, threads, progress)
     results = in_threads(
-        lambda head: replay_head(trace, *head, tasks[head], shared[head[0]], optimum=optimum),
+        lambda head: replay_head(trace, head, runs, shared, optimum=optimum),
         heads,
         threads,
         progress,
         "replay",
     )
-    return results_table(trace, [record for records in results for record in records])
+    return results_table(trace, [line for lines in results for line in lines])
 
 
-def results_table(trace, records):
-    """Records of :func:`replay_head` with the trace's columns, in the order of COLUMNS."""
-    table = with_whole_parts(pd.DataFrame(records))
+def results_table(trace: Any, lines: list[dict[str, Any]]) -> pd.DataFrame:
+    """Lines of :func:`replay_head` with the trace's columns, in the order of COLUMNS."""
+    table = with_whole_parts(pd.DataFrame(lines))
     table["trace"], table["trace_id"] = trace.name, trace.trace_id
     table["model"] = trace.spec.model.get("id", "unknown")
     table["tokens"] = trace.tokens

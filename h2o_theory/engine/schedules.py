@@ -1,28 +1,32 @@
 """The schedules of one policy, for whoever measures something else than a replay does."""
 
+from h2o_theory.annotations import Head, IntArray, Progress
+from h2o_theory.budgets import BudgetLike
+from h2o_theory.engine.admission import admit, admit_policies
 from h2o_theory.engine.arguments import chosen_heads, thread_count
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.engine.head import head_schedules
+from h2o_theory.engine.recorded import Recorded
 from h2o_theory.engine.shared import decide_shared
-from h2o_theory.engine.tasks import make_tasks
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument
+from h2o_theory.policies import PolicyLike
 
 __all__ = ["schedules"]
 
 
 def schedules(
-    trace,
-    policy,
-    budget,
+    trace: Recorded,
+    policy: PolicyLike,
+    budget: BudgetLike,
     *,
-    prefill=0,
-    layers=None,
-    kv_heads=None,
-    seed=0,
-    workers=None,
-    progress=None,
-):
+    prefill: int = 0,
+    layers: list[int] | None = None,
+    kv_heads: list[int] | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> dict[Head, IntArray]:
     """When each token is evicted: the schedules that :func:`replay` measures, without measures.
 
     Parameters
@@ -51,15 +55,15 @@ def schedules(
     """
     threads = thread_count(workers)
     heads = chosen_heads(trace, layers, kv_heads)
-    tasks = make_tasks(trace, [policy], budget, heads, prefill=prefill, seed=seed)
-    first = tasks[heads[0]]
-    if len(first) != 1:
-        raise BadArgument("one budget is needed", where="budget", got=len(first), expected=1)
-    compile_policies([first[0].policy], progress)
-    by_layer = {layer: own for (layer, _), own in tasks.items()}
-    shared = decide_shared(trace, by_layer, threads, progress)
+    layers = [layer for layer, _ in heads]
+    policies = admit_policies([policy], trace, layers)
+    runs = admit(trace, policies, budget, heads, prefill=prefill, seed=seed)
+    if len(runs) != 1:
+        raise BadArgument("budget must be one budget", got=len(runs))
+    compile_policies(policies, progress)
+    shared = decide_shared(trace, runs, layers, threads, progress)
     found = in_threads(
-        lambda head: head_schedules(trace, *head, tasks[head], shared[head[0]])[0],
+        lambda head: head_schedules(trace, head, runs, shared)[0],
         heads,
         threads,
         progress,

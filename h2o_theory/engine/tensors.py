@@ -1,23 +1,25 @@
 """Queries, keys and values of a trace, handed to the policies that look at them."""
 
+from typing import Any
+
 import numpy as np
 
 from h2o_theory.attention import rotate
 from h2o_theory.errors import BadArgument
 from h2o_theory.families import HALVES
-from h2o_theory.policies import TENSORS, Tensors
+from h2o_theory.policies import TENSORS, Policy, Tensors
 
 __all__ = [
-    "check_tensors",
     "counts_slots",
     "head_tensors",
     "load_tensors",
+    "require_tensors",
     "rotary_of",
     "stated_rotary",
 ]
 
 
-def check_tensors(trace, layers, policies):
+def require_tensors(trace: Any, layers: list[int], policy: Policy) -> None:
     """Refuse, before any work, a policy that looks at what the trace does not hold.
 
     Raises
@@ -25,28 +27,27 @@ def check_tensors(trace, layers, policies):
     BadArgument
         If queries, keys, values or the rotary embedding are missing.
     """
-    for policy in policies:
-        needed = _needed([policy])
-        if needed and policy.scope != "kv_head":
+    needed = _needed([policy])
+    if needed and policy.scope != "kv_head":
+        raise BadArgument(
+            "a policy whose set serves several kv_heads can look at rows only",
+            where=policy.name,
+            got=f"needs {policy.needs}, scope {policy.scope}",
+        )
+    for layer in layers if needed else ():
+        missing = [kind for kind in needed if not _holds(trace, layer, kind)]
+        if missing:
             raise BadArgument(
-                "a policy whose set serves several kv_heads can look at rows only",
-                where=policy.name,
-                got=f"needs {policy.needs}, scope {policy.scope}",
+                f"the policy needs {' and '.join(missing)}, which the trace does not hold",
+                where=f"{policy.name} on {trace.name}, layer {layer}",
+                hint="Record with --store qkv (store='qkv')",
             )
-        for layer in layers if needed else ():
-            missing = [kind for kind in needed if not _holds(trace, layer, kind)]
-            if missing:
-                raise BadArgument(
-                    f"the policy needs {' and '.join(missing)}, which the trace does not hold",
-                    where=f"{policy.name} on {trace.name}, layer {layer}",
-                    hint="Record with --store qkv (store='qkv')",
-                )
-            if "unrotated" in needed and rotary_of(trace, layer) is None and counts_slots(policy):
-                raise BadArgument(
-                    "slot positions need a rotary embedding",
-                    where=f"{policy.name} on {trace.name}",
-                    got=f"family {trace.spec.model.get('family')}",
-                )
+        if "unrotated" in needed and rotary_of(trace, layer) is None and counts_slots(policy):
+            raise BadArgument(
+                "slot positions need a rotary embedding",
+                where=f"{policy.name} on {trace.name}",
+                got=f"family {trace.spec.model.get('family')}",
+            )
 
 
 def head_tensors(trace, layer, kv_head, policies):

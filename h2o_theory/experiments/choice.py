@@ -11,7 +11,7 @@ from h2o_theory.budgets import parse_budget
 from h2o_theory.errors import BadArgument
 from h2o_theory.experiments.questions import answer_scores, encode_question, question_length
 from h2o_theory.experiments.result import ExperimentResult
-from h2o_theory.live.refuse import check_policy_runs_live
+from h2o_theory.live.admission import admit_live_policies
 from h2o_theory.policies.parts import resolve_parts
 from h2o_theory.statistics import share_interval
 
@@ -67,7 +67,7 @@ def multiple_choice(study, *, questions, task="", policies=("h2o", "recent"), bu
     if not questions or not all(questions.values()):
         raise BadArgument("questions must hold at least one question for each number of examples")
     arms = {
-        policy if isinstance(policy, str) else policy.name: check_policy_runs_live(policy)
+        policy if isinstance(policy, str) else policy.name: admit_live_policies(policy)[0]
         for policy in ("full", *policies)
     }
     encoded = {

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.budgets import parse_budget
+from h2o_theory.live.admission import admit_live_policies
 from h2o_theory.live.campaign import windows_of
 from h2o_theory.live.evaluate import evaluate, full_run
-from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.summary import paired_increase
 from h2o_theory.store import (
     LIVE_ROOMS,
@@ -56,7 +56,7 @@ FULL = Arm("full cache", {"kind": "full"}, None, policy="full", policy_name="ful
 
 def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed=0, compared=True):
     """The arm in which a policy evicts at a budget, ``"20%"`` or a number, of T = ``tokens``."""
-    policy = check_policy_runs_live(policy)
+    (policy,) = admit_live_policies(policy)
     budget = parse_budget(budget).resolve(tokens)
     options = {"prefill": 0, "positions": positions, "seed": seed}
     what = {

@@ -9,7 +9,8 @@ import pandas as pd
 from h2o_theory.annotations import FloatArray, IntArray, Progress
 from h2o_theory.budgets import parse_budgets
 from h2o_theory.engine import schedules
-from h2o_theory.engine.arguments import checked_prefill, chosen_heads
+from h2o_theory.engine.arguments import chosen_heads, to_prefill
+from h2o_theory.engine.columns import policy_columns
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
 from h2o_theory.optimum.shapes import Shape
@@ -95,7 +96,7 @@ def measure_guarantee(
     if approximate is not None:
         _require_function(approximate, "approximate", ("cached", *READINGS))
     heads = chosen_heads(trace, layers, kv_heads)
-    checked_prefill(prefill, trace.tokens)
+    to_prefill(prefill, trace.tokens)
     policy, asked = _one_policy(policy), _one_budget(budget)
     tokens = asked.resolve(trace.tokens)
     steps_with_a_choice(trace.tokens, tokens, prefill)
@@ -118,7 +119,7 @@ def measure_guarantee(
         steps=pd.concat(steps, ignore_index=True),
         heads=pd.DataFrame(summaries),
         policy=policy.name,
-        parameters=policy.describe(tokens),
+        parameters=policy_columns(policy, tokens)["parameters"],
         budget=asked.text,
         budget_tokens=tokens,
         prefill=prefill,

@@ -3,22 +3,33 @@
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.annotations import PathLike, Progress
+from h2o_theory.budgets import BudgetLike
 from h2o_theory.engine.columns import POLICY_COLUMNS, with_whole_parts
 from h2o_theory.errors import BadArgument, TextError
-from h2o_theory.live.evaluate import check_full_run, evaluate, first_scored, full_run
+from h2o_theory.live.admission import (
+    admit_live,
+    admit_live_policies,
+    network_of,
+    require_prediction,
+)
+from h2o_theory.live.evaluate import evaluate_run, read_whole, require_full_run
 from h2o_theory.live.stream import as_token_ids
-from h2o_theory.live.tasks import live_tasks
+from h2o_theory.policies import PolicyLike
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,
     code_identity,
     identity,
+    lock_output,
     model_identity,
+    policy_identity,
     text_identity,
 )
 
@@ -85,7 +96,7 @@ class Campaign:
         return int((self.table["status"] == "failed").sum())
 
 
-def windows_of(ids, tokens, count):
+def windows_of(ids: Any, tokens: int | None, count: int) -> list[np.ndarray]:
     """The first ``count`` windows of ``tokens`` ids, one after the other.
 
     Raises
@@ -113,18 +124,18 @@ def windows_of(ids, tokens, count):
 
 
 def run_live(
-    model,
-    windows,
-    policies,
-    budgets,
+    model: Any,
+    windows: list[Any],
+    policies: PolicyLike,
+    budgets: BudgetLike,
     *,
-    out,
-    text="text",
-    prefill=0,
-    positions="original",
-    seed=0,
-    progress=None,
-):
+    out: PathLike,
+    text: str = "text",
+    prefill: int = 0,
+    positions: str = "original",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Campaign:
     """Evaluate every policy at every budget on every window, and the full cache beside them.
 
     A cell is one policy at one budget on one window. Finished cells are kept under ``out`` by
@@ -157,37 +168,50 @@ def run_live(
     BadArgument, BadBudget, UnknownName, OutOfRange, OutputExists, UnsupportedModel
         Before any work is done.
     """
-    loaded = model if isinstance(model, LoadedModel) else None
-    model = loaded.model if loaded else model
-    name = loaded.name if loaded else type(model).__name__
-    windows, seed = [as_token_ids(window) for window in windows], checked_seed(seed)
+    name = model.name if isinstance(model, LoadedModel) else type(model).__name__
+    model, windows = network_of(model), [as_token_ids(window) for window in windows]
     if len({len(window) for window in windows}) != 1:
         raise BadArgument(
             "windows of equal length are needed, and one at least",
             where="windows",
             got=[len(window) for window in windows],
         )
-    check_full_run(model, len(windows[0]))
-    tasks = live_tasks(policies, budgets, model, len(windows[0]), prefill, positions)
-    first_scored(prefill, len(windows[0]))
-    store = CellStore(out)
+    tokens = len(windows[0])
+    require_full_run(model, tokens)
+    # The full cache comes first, once: everything is compared with it.
+    others = [policy for policy in admit_live_policies(policies) if policy.follows_budget]
+    options = {"tokens": tokens, "prefill": prefill, "seed": seed, "positions": positions}
+    runs = admit_live(model, ["full", *others], budgets, **options)
+    require_prediction(prefill, tokens)
+    with lock_output(out):
+        return _finished(model, name, windows, runs, CellStore(out), text, progress)
+
+
+def _finished(model, name, windows, runs, store, text, progress):
+    """The campaign, with every cell computed that the store does not hold."""
     base = {"code": code_identity(*LIVE_ROOMS), "model": model_identity(model)}
-    rows, losses, sizes, skipped = [], {}, {}, 0
+    base["kind"] = "loss"
+    policies = {run.policy: policy_identity(run.policy) for run in runs}
+    lines, losses, sizes, skipped = [], {}, {}, 0
     for number, ids in enumerate(windows):
         reference = None
-        for done, task in enumerate(tasks):
-            options = {"prefill": prefill, "positions": positions, "seed": seed}
-            text_id = text_identity(ids)
-            cell = identity(kind="loss", text=text_id, **base, **task.what, **options)
-            row = {
+        for done, run in enumerate(runs, start=number * len(runs) + 1):
+            cell = identity(
+                text=text_identity(ids),
+                policy=policies[run.policy],
+                budget=sorted((*head, budget) for head, budget in run.tokens.items()),
+                prefill=run.prefill,
+                seed=run.seed,
+                positions=run.positions,
+                **base,
+            )
+            line = {
                 "model": name,
                 "text": text,
                 "window": number,
                 "tokens": len(ids),
-                **task.columns,
-                "budget": task.text,
-                "budget_tokens": task.budget_tokens,
-                **options,
+                **run.columns(),
+                "positions": run.positions,
                 "loop": "closed",
                 "status": "done",
                 "reason": "",
@@ -197,23 +221,23 @@ def run_live(
             skipped += found is not None
             if found is None:
                 try:
-                    reference = reference or full_run(model, ids)
-                    found = _compute(model, ids, task, options, reference)
+                    reference = reference or read_whole(model, ids)
+                    found = _compute(model, ids, run, reference)
                     store.save(cell, *found)
                 except Exception as error:
                     if not is_out_of_memory(error):
                         raise
-                    row |= {"status": "failed", "reason": _first_line(error)}
+                    line |= {"status": "failed", "reason": _first_line(error)}
             if found is not None:
-                row |= found[0]
+                line |= found[0]
                 losses[cell], sizes[cell] = found[1]["losses"], found[1]["sizes"]
-            rows.append(row)
+            lines.append(line)
             if progress:
-                progress(number * len(tasks) + done + 1, len(windows) * len(tasks), "cells")
-    return Campaign(_with_full(pd.DataFrame(rows)), losses, sizes, skipped)
+                progress(done, len(windows) * len(runs), "cells")
+    return Campaign(_with_full(pd.DataFrame(lines)), losses, sizes, skipped)
 
 
-def is_out_of_memory(error):
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory, of the machine or a device, did not suffice."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -221,10 +245,9 @@ def is_out_of_memory(error):
     return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate" in text)
 
 
-def _compute(model, ids, task, options, reference):
+def _compute(model, ids, run, reference):
     """Record and arrays of a cell; those of the full cache are the reference's own."""
-    began = time.perf_counter()
-    first = first_scored(options["prefill"], len(ids))
+    began, first = time.perf_counter(), run.prefill + 1
     losses, sizes = reference.losses, reference.sizes
     record = {
         "agreement": 1.0,
@@ -233,8 +256,8 @@ def _compute(model, ids, task, options, reference):
         "full_kv_bytes": reference.kv_bytes,
         "held_bytes": reference.kv_bytes,
     }
-    if task.policy.follows_budget:
-        result = evaluate(model, ids, task.policy, task.budget, reference=reference, **options)
+    if run.policy.follows_budget:
+        result = evaluate_run(model, ids, run, reference=reference)
         losses, sizes = result.losses, result.sizes
         rows = slice(first - 1, len(ids) - 1)
         record |= {

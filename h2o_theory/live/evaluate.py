@@ -1,19 +1,33 @@
 """Loss of a text under eviction, token by token, and its distance from the full cache."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from h2o_theory.annotations import Progress
+from h2o_theory.budgets import BudgetLike
 from h2o_theory.dependencies import require
-from h2o_theory.engine.arguments import checked_prefill
-from h2o_theory.errors import BadArgument, TextError
-from h2o_theory.live.loop import CHUNK, closed_loop, following
-from h2o_theory.live.refuse import check_context, check_policy_runs_live
+from h2o_theory.engine.admission import Run
+from h2o_theory.errors import TextError
+from h2o_theory.live.admission import admit_one, network_of, require_context, require_prediction
+from h2o_theory.live.loop import CHUNK, Transform, following, run_loop
 from h2o_theory.live.stream import PIECE, as_token_ids, piece_of, stream_logits
-from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.policies import PolicyLike
 
-__all__ = ["FullRun", "LiveResult", "evaluate", "evaluate_following", "full_run"]
+__all__ = [
+    "FullRun",
+    "LiveResult",
+    "evaluate",
+    "evaluate_following",
+    "evaluate_run",
+    "full_run",
+    "read_whole",
+    "require_full_run",
+    "visible_sizes",
+]
 
 
 @dataclass(frozen=True)
@@ -130,12 +144,19 @@ def full_run(model, ids, *, piece=PIECE, progress=None):
     BadArgument
         For more tokens than the model's context.
     """
+    model, ids = network_of(model), _to_text(ids)
+    require_full_run(model, len(ids))
+    return read_whole(model, ids, piece=piece, progress=progress)
+
+
+def read_whole(
+    model: Any, ids: np.ndarray, *, piece: int = PIECE, progress: Progress | None = None
+) -> FullRun:
+    """:func:`full_run` of a text that was found to fit the model."""
     import tempfile
 
     from transformers import DynamicCache
 
-    model, ids = _checked(model, ids)
-    check_full_run(model, len(ids))
     losses, kept = np.full(len(ids), np.nan), None
     file = tempfile.TemporaryFile()
     cache = DynamicCache()
@@ -148,27 +169,27 @@ def full_run(model, ids, *, piece=PIECE, progress=None):
     return FullRun(losses, kept, cache)
 
 
-def check_full_run(model, tokens):
+def require_full_run(model: Any, tokens: int) -> None:
     """Raise BadArgument if there is no full cache to compare with: T is above the context."""
     hint = "No full cache exists there: the experiment streaming compares policies with each other"
-    check_context(model, tokens, hint)
+    require_context(model, tokens, hint)
 
 
 def evaluate(
-    model,
-    ids,
-    policy,
-    budget,
+    model: Any,
+    ids: Any,
+    policy: PolicyLike,
+    budget: BudgetLike,
     *,
-    prefill=0,
-    positions="original",
-    seed=0,
-    transform=None,
-    reference=None,
-    chunk=CHUNK,
-    piece=PIECE,
-    progress=None,
-):
+    prefill: int = 0,
+    positions: str = "original",
+    seed: int = 0,
+    transform: Transform | None = None,
+    reference: FullRun | None = None,
+    chunk: int = CHUNK,
+    piece: int = PIECE,
+    progress: Progress | None = None,
+) -> LiveResult:
     """Loss of a text while a policy evicts inside the model, in one teacher-forced pass.
 
     Exact: the losses are those of a model that reads the text token by token with a KV cache
@@ -198,31 +219,49 @@ def evaluate(
         If the prefill leaves no prediction to score.
     Others as ``closed_loop``.
     """
-    model, ids = _checked(model, ids)
-    policy = check_policy_runs_live(policy)
-    loop = closed_loop(
-        model,
-        policy,
-        budget,
-        tokens=len(ids),
-        prefill=prefill,
-        positions=positions,
-        seed=seed,
-        transform=transform,
-        chunk=chunk,
+    model, ids = network_of(model), _to_text(ids)
+    run = admit_one(
+        model, policy, budget, tokens=len(ids), prefill=prefill, seed=seed, positions=positions
     )
-    return _run(loop, model, ids, prefill, reference, piece_of(policy, piece), progress)
+    require_prediction(run.prefill, len(ids))
+    options = {"transform": transform, "chunk": chunk, "piece": piece}
+    return evaluate_run(model, ids, run, reference=reference, progress=progress, **options)
 
 
-def evaluate_following(model, ids, choosers, *, reference=None, piece=PIECE, progress=None):
+def evaluate_run(
+    model: Any,
+    ids: np.ndarray,
+    run: Run,
+    *,
+    transform: Transform | None = None,
+    reference: FullRun | None = None,
+    chunk: int = CHUNK,
+    piece: int = PIECE,
+    progress: Progress | None = None,
+) -> LiveResult:
+    """:func:`evaluate` of a run that was admitted, with the same results."""
+    loop = run_loop(model, run, transform=transform, chunk=chunk)
+    piece = piece_of(run.policy, piece)
+    return _read_in_loop(loop, model, ids, run.prefill, reference, piece, progress)
+
+
+def evaluate_following(
+    model: Any,
+    ids: Any,
+    choosers: Callable,
+    *,
+    reference: FullRun | None = None,
+    piece: int = PIECE,
+    progress: Progress | None = None,
+) -> LiveResult:
     """:func:`evaluate` with anything that decides, see :func:`~h2o_theory.live.loop.following`."""
-    model, ids = _checked(model, ids)
+    model, ids = network_of(model), _to_text(ids)
     loop = following(model, choosers, tokens=len(ids))
-    return _run(loop, model, ids, 0, reference, piece, progress)
+    return _read_in_loop(loop, model, ids, 0, reference, piece, progress)
 
 
-def _run(loop, model, ids, prefill, reference, piece, progress):
-    tokens, first = len(ids), first_scored(prefill, len(ids))
+def _read_in_loop(loop, model, ids, prefill, reference, piece, progress):
+    tokens, first = len(ids), prefill + 1
     losses, agreement, kl = (np.full(tokens, np.nan) for _ in range(3))
     with loop as live:
         for start, logits in stream_logits(model, ids, live.cache, piece, progress):
@@ -244,20 +283,7 @@ def _run(loop, model, ids, prefill, reference, piece, progress):
         )
 
 
-def first_scored(prefill, tokens):
-    """The first token whose prediction counts; raises BadArgument if there is none."""
-    prefill = checked_prefill(prefill, tokens)
-    if prefill + 1 >= tokens:
-        raise BadArgument(
-            "the prefill leaves no prediction to score",
-            where="prefill",
-            got=prefill,
-            expected=f"at most {tokens - 2}",
-        )
-    return prefill + 1
-
-
-def visible_sizes(evicted_at):
+def visible_sizes(evicted_at: np.ndarray) -> np.ndarray:
     """Entries visible at each step, summed over all but the last axis of schedules [.., T]."""
     tokens = evicted_at.shape[-1]
     leaving = np.bincount(np.minimum(evicted_at, tokens).ravel() + 1, minlength=tokens + 2)
@@ -265,14 +291,11 @@ def visible_sizes(evicted_at):
     return arriving - np.cumsum(leaving)[:tokens]
 
 
-def _checked(model, ids):
-    model = model.model if isinstance(model, LoadedModel) else model
+def _to_text(ids):
     ids = as_token_ids(ids)
     if len(ids) < 2:
-        raise TextError(
-            "nothing can be predicted", where="ids", got=f"{len(ids)} tokens", expected="at least 2"
-        )
-    return model, ids
+        raise TextError("ids must be at least 2 tokens, or nothing can be predicted", got=len(ids))
+    return ids
 
 
 def _log_probabilities(logits):

@@ -1,19 +1,22 @@
 """Step-by-step generation with a KV cache that really shrinks."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from h2o_theory.annotations import Progress
+from h2o_theory.budgets import BudgetLike
 from h2o_theory.dependencies import require
-from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.engine.admission import Run
 from h2o_theory.errors import BadArgument
+from h2o_theory.live.admission import admit_one, network_of
 from h2o_theory.live.evaluate import visible_sizes
-from h2o_theory.live.loop import closed_loop
-from h2o_theory.live.refuse import check_policy_runs_live
+from h2o_theory.live.loop import run_loop
 from h2o_theory.live.stream import as_token_ids, cache_argument
-from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.policies import PolicyLike
 
-__all__ = ["Generation", "generate"]
+__all__ = ["Generation", "generate", "generate_run", "require_draws"]
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,18 @@ class Generation:
 
 
 def generate(
-    model,
-    ids,
-    new_tokens,
-    policy="full",
-    budget="100%",
+    model: Any,
+    ids: Any,
+    new_tokens: int,
+    policy: PolicyLike = "full",
+    budget: BudgetLike = "100%",
     *,
-    prefill=None,
-    temperature=0.0,
-    positions="original",
-    seed=0,
-    progress=None,
-):
+    prefill: int | None = None,
+    temperature: float = 0.0,
+    positions: str = "original",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Generation:
     """Continue a prompt token by token while a policy evicts.
 
     Parameters
@@ -90,29 +93,40 @@ def generate(
         For an empty prompt, no new token, a temperature below 0 or no number, a negative seed;
         else as ``closed_loop``.
     """
-    torch = require("torch")
-    model = model.model if isinstance(model, LoadedModel) else model
-    ids = as_token_ids(ids)
+    model, ids = network_of(model), as_token_ids(ids)
     if len(ids) < 1:
-        raise BadArgument("no token", where="ids", got=0, expected="at least 1")
-    check_draws(new_tokens, temperature)
-    draws = torch.Generator(device=model.device).manual_seed(checked_seed(seed))
-    ends = np.atleast_1d(model.config.eos_token_id if model.config.eos_token_id is not None else [])
-    tokens, known, held = len(ids) + new_tokens, ids.tolist(), []
-    policy = check_policy_runs_live(policy)
-    loop = closed_loop(
+        raise BadArgument("ids must be at least 1 token", got=0)
+    require_draws(new_tokens, temperature)
+    run = admit_one(
         model,
         policy,
         budget,
-        tokens=tokens,
+        tokens=len(ids) + new_tokens,
         prefill=len(ids) if prefill is None else prefill,
         positions=positions,
         seed=seed,
     )
+    return generate_run(model, ids, run, temperature=temperature, progress=progress)
+
+
+def generate_run(
+    model: Any,
+    ids: np.ndarray,
+    run: Run,
+    *,
+    temperature: float = 0.0,
+    progress: Progress | None = None,
+) -> Generation:
+    """:func:`generate` of a run that was admitted; its length is that of prompt and new tokens."""
+    torch = require("torch")
+    draws = torch.Generator(device=model.device).manual_seed(run.seed)
+    ends = np.atleast_1d(model.config.eos_token_id if model.config.eos_token_id is not None else [])
+    new_tokens, known, held = run.length - len(ids), ids.tolist(), []
+    loop = run_loop(model, run)
     with loop as live, torch.no_grad():
         cache = {cache_argument(model): live.cache, "use_cache": True}
         batch = torch.tensor([known], device=model.device)
-        if policy.scope == "model":
+        if run.policy.scope == "model":
             for token in known[:-1]:
                 model(input_ids=torch.tensor([[token]], device=model.device), **cache)
             batch = batch[:, -1:]
@@ -141,11 +155,9 @@ def generate(
         )
 
 
-def check_draws(new_tokens, temperature):
-    """Raise BadArgument if no token is to be drawn, or with no temperature that there is."""
+def require_draws(new_tokens: int, temperature: float) -> None:
+    """Raise BadArgument unless new_tokens >= 1 and temperature >= 0."""
     if new_tokens < 1:
-        raise BadArgument("no token", where="new_tokens", got=new_tokens, expected="at least 1")
+        raise BadArgument("new_tokens must be at least 1", got=new_tokens)
     if not temperature >= 0:
-        raise BadArgument(
-            "no such temperature", where="temperature", got=temperature, expected="at least 0"
-        )
+        raise BadArgument("temperature must be at least 0", got=temperature)

@@ -1,34 +1,29 @@
 """``closed_loop``: the context manager in which a model forgets what a policy evicts."""
 
 import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from h2o_theory.dependencies import require
-from h2o_theory.engine.arguments import checked_seed
-from h2o_theory.engine.tensors import counts_slots
+from h2o_theory.budgets import BudgetLike
+from h2o_theory.engine.admission import Run
 from h2o_theory.errors import BadArgument, OutOfRange, RecordingRefused
-from h2o_theory.live.deciding import deciding
-from h2o_theory.live.heads import heads_of
-from h2o_theory.live.refuse import (
-    check_budgets,
-    check_context,
-    check_model_suits,
-    check_policy_runs_live,
-    resolve_budgets,
-)
+from h2o_theory.live.admission import POSITIONS, admit_one, network_of, require_context
+from h2o_theory.live.choosers import choosers_of
+from h2o_theory.policies import PolicyLike
 from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.call import require_options
-from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.visibility import read_mask
 
-__all__ = ["CHUNK", "ClosedLoop", "closed_loop", "following"]
+__all__ = ["CHUNK", "ClosedLoop", "Transform", "closed_loop", "following", "run_loop"]
+
+Transform: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
+"""Changes the keys and values that enter the cache."""
 
 CHUNK = 64
 """Queries of a layer worked off together."""
-
-POSITIONS = ("original", "slot")
 
 
 class ClosedLoop:
@@ -146,17 +141,17 @@ class ClosedLoop:
 
 @contextlib.contextmanager
 def closed_loop(
-    model,
-    policy,
-    budget,
+    model: Any,
+    policy: PolicyLike,
+    budget: BudgetLike,
     *,
-    tokens,
-    prefill=0,
-    positions="original",
-    seed=0,
-    transform=None,
-    chunk=CHUNK,
-):
+    tokens: int,
+    prefill: int = 0,
+    positions: str = "original",
+    seed: int = 0,
+    transform: Transform | None = None,
+    chunk: int = CHUNK,
+) -> Iterator[ClosedLoop]:
     r"""Let a policy evict keys and values inside the model for the length of the block.
 
     For each layer and kv_head, query t attends over :math:`S_t = R_{t-1} \cup \{t\}` alone, the
@@ -200,10 +195,7 @@ def closed_loop(
     Raises
     ------
     BadArgument, BadBudget, UnknownName, OutOfRange
-        See :func:`~h2o_theory.live.refuse.check_policy_runs_live`,
-        :func:`~h2o_theory.live.refuse.check_model_suits`,
-        :func:`~h2o_theory.live.refuse.resolve_budgets` and
-        :func:`~h2o_theory.live.refuse.check_budgets`.
+        See :func:`~h2o_theory.live.admission.admit_live`.
     UnsupportedModel
         If the model's attention cannot be intercepted, or its keys cannot be moved.
     RecordingRefused
@@ -214,22 +206,34 @@ def closed_loop(
     O(T (k + B) d) time for each layer and query head, O(k d) memory for each layer and kv_head,
     O(B T) for the one at work.
     """
-    policy, seed = check_policy_runs_live(policy), checked_seed(seed)
-    if counts_slots(policy):
-        positions = "slot"
-    ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
-    if not policy.follows_budget:
-        budgets = dict.fromkeys(budgets, tokens)
-    check_budgets(policy, [(text, budgets)])
-    check_model_suits(policy, model, positions)
-    choosers = deciding(model, policy, budgets, tokens, prefill, seed)
-    options = {"tokens": tokens, "positions": positions, "transform": transform, "chunk": chunk}
-    with following(model, choosers, **options) as loop:
+    run = admit_one(
+        model, policy, budget, tokens=tokens, prefill=prefill, seed=seed, positions=positions
+    )
+    _require_chunk(chunk)
+    with run_loop(network_of(model), run, transform=transform, chunk=chunk) as loop:
         yield loop
 
 
 @contextlib.contextmanager
-def following(model, choosers, *, tokens, positions="original", transform=None, chunk=CHUNK):
+def run_loop(
+    model: Any, run: Run, *, transform: Transform | None = None, chunk: int = CHUNK
+) -> Iterator[ClosedLoop]:
+    """:func:`closed_loop` of a run that was admitted."""
+    choosers = choosers_of(model, run)
+    with _taken_over(model, choosers, run.length, run.positions, transform, chunk) as loop:
+        yield loop
+
+
+@contextlib.contextmanager
+def following(
+    model: Any,
+    choosers: Callable,
+    *,
+    tokens: int,
+    positions: str = "original",
+    transform: Transform | None = None,
+    chunk: int = CHUNK,
+) -> Iterator[ClosedLoop]:
     """:func:`closed_loop` with anything that decides what is seen.
 
     Parameters
@@ -246,18 +250,20 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     ------
     ClosedLoop
     """
-    require("torch")
-    model = model.model if isinstance(model, LoadedModel) else model
+    model = network_of(model)
     if positions not in POSITIONS:
-        raise BadArgument(
-            "unknown positions", where="positions", got=positions, expected=" or ".join(POSITIONS)
-        )
-    if chunk < 1:
-        raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
-    modules = recordable_modules(model)
+        raise BadArgument(f"positions must be {' or '.join(POSITIONS)}", got=repr(positions))
+    _require_chunk(chunk)
     if positions == "original":
-        check_context(model, tokens)
-    rotation = None
+        require_context(model, tokens)
+    with _taken_over(model, choosers, tokens, positions, transform, chunk) as loop:
+        yield loop
+
+
+@contextlib.contextmanager
+def _taken_over(model, choosers, tokens, positions, transform, chunk):
+    """The model with a loop in place of its attention."""
+    modules, rotation = recordable_modules(model), None
     if positions == "slot":
         from h2o_theory.live.rotate import key_rotation
 
@@ -265,3 +271,8 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
     loop = ClosedLoop(choosers, tokens, chunk, rotation, transform, len(modules))
     with intercepted(model, modules.values(), loop):
         yield loop
+
+
+def _require_chunk(chunk):
+    if chunk < 1:
+        raise BadArgument("chunk must be at least 1", got=chunk)

@@ -1,65 +1,79 @@
 """Continuations drawn under eviction, and how much they repeat one another."""
 
+import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from h2o_theory.engine.arguments import checked_seed
+from h2o_theory.annotations import PathLike, Progress
+from h2o_theory.budgets import BudgetLike
+from h2o_theory.engine.admission import Run
+from h2o_theory.engine.columns import with_whole_parts
 from h2o_theory.errors import BadArgument
+from h2o_theory.live.admission import admit_live, admit_live_policies
 from h2o_theory.live.bleu import self_bleu
 from h2o_theory.live.campaign import is_out_of_memory
-from h2o_theory.live.generate import check_draws, generate
-from h2o_theory.live.refuse import check_context
-from h2o_theory.live.tasks import live_tasks
+from h2o_theory.live.generate import generate_run, require_draws
+from h2o_theory.policies import PolicyLike
 from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,
     code_identity,
     identity,
+    lock_output,
     model_identity,
+    policy_identity,
     text_identity,
 )
 
-__all__ = ["sample_table", "sample_tasks"]
+__all__ = ["admit_samples", "sample_table"]
 
 
-def sample_tasks(
-    model, prompt, policies, budgets, *, samples, new_tokens, temperature, positions="original"
-):
-    """What :func:`sample_table` is to draw: a list of LiveTask, everything checked.
+def admit_samples(
+    model: Any,
+    prompt: np.ndarray,
+    policies: PolicyLike,
+    budgets: BudgetLike,
+    *,
+    samples: int,
+    new_tokens: int,
+    temperature: float,
+    positions: str = "original",
+    seed: int = 0,
+) -> list[Run]:
+    """The runs that :func:`sample_table` is to draw from, the full cache first.
 
     Arguments and errors as there.
     """
     for name, value, least in (("samples", samples, 2), ("prompt", len(prompt), 1)):
         if value < least:
             raise BadArgument(
-                "Self-BLEU compares samples of a prompt",
-                where=name,
+                f"{name} must be at least {least}: Self-BLEU compares samples of a prompt",
                 got=value,
-                expected=f"at least {least}",
             )
-    check_draws(new_tokens, temperature)
+    require_draws(new_tokens, temperature)
+    others = [policy for policy in admit_live_policies(policies) if policy.follows_budget]
+    options = {"prefill": len(prompt), "positions": positions, "seed": seed}
     tokens = len(prompt) + new_tokens
-    if positions == "original":
-        check_context(model.model, tokens)
-    return live_tasks(policies, budgets, model, tokens, len(prompt), positions)
+    return admit_live(model, ["full", *others], budgets, tokens=tokens, **options)
 
 
 def sample_table(
-    model,
-    prompt,
-    policies,
-    budgets,
+    model: Any,
+    prompt: Any,
+    policies: PolicyLike,
+    budgets: BudgetLike,
     *,
-    samples,
-    new_tokens,
-    temperature,
-    out,
-    positions="original",
-    seed=0,
-    progress=None,
-):
+    samples: int,
+    new_tokens: int,
+    temperature: float,
+    out: PathLike,
+    positions: str = "original",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
     """Draw continuations of a prompt under every policy and budget, the full cache first.
 
     The prompt is read with the full cache, then cut to the budget (a share is one of prompt and
@@ -92,50 +106,55 @@ def sample_table(
     BadArgument, BadBudget, UnknownName, OutOfRange, OutputExists, UnsupportedModel
         Before any sample is drawn.
     """
-    prompt, seed = np.asarray(prompt, dtype=np.int64), checked_seed(seed)
-    options = {"temperature": temperature, "positions": positions}
-    tasks = sample_tasks(
-        model, prompt, policies, budgets, samples=samples, new_tokens=new_tokens, **options
+    prompt = np.asarray(prompt, dtype=np.int64)
+    runs = admit_samples(
+        model,
+        prompt,
+        policies,
+        budgets,
+        samples=samples,
+        new_tokens=new_tokens,
+        temperature=temperature,
+        positions=positions,
+        seed=seed,
     )
-    store, rows, code = CellStore(out), [], code_identity(*LIVE_ROOMS)
-    for done, task in enumerate(tasks, start=1):
-        row = {
-            **task.columns,
-            "budget": task.text,
-            "samples": samples,
-            "status": "done",
-            "reason": "",
-        }
-        cell = identity(
-            kind="samples",
-            code=code,
-            model=model_identity(model.model),
-            text=text_identity(prompt),
-            samples=samples,
-            new_tokens=new_tokens,
-            seed=seed,
-            **task.what,
-            **options,
-        )
-        found = store.load(cell)
-        try:
-            if found is None:
-                own = task.policy, task.budget
-                made = [
-                    generate(model, prompt, new_tokens, *own, seed=seed + i, **options)
-                    for i in range(samples)
-                ]
-                found = _record(made, model.tokenizer)
-                store.save(cell, *found)
-            row |= found[0]
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            row |= {"status": "failed", "reason": str(error)}
-        rows.append(row)
-        if progress:
-            progress(done, len(tasks), "samples")
-    return pd.DataFrame(rows)
+    with lock_output(out):
+        store, lines, code = CellStore(out), [], code_identity(*LIVE_ROOMS)
+        for done, run in enumerate(runs, start=1):
+            line = {**run.columns(), "samples": samples, "status": "done", "reason": ""}
+            cell = identity(
+                kind="samples",
+                code=code,
+                model=model_identity(model.model),
+                text=text_identity(prompt),
+                samples=samples,
+                new_tokens=new_tokens,
+                temperature=temperature,
+                policy=policy_identity(run.policy),
+                budget=sorted((*head, budget) for head, budget in run.tokens.items()),
+                positions=run.positions,
+                seed=run.seed,
+            )
+            found = store.load(cell)
+            try:
+                if found is None:
+                    seeds = range(run.seed, run.seed + samples)
+                    own = [dataclasses.replace(run, seed=one) for one in seeds]
+                    made = [
+                        generate_run(model.model, prompt, one, temperature=temperature)
+                        for one in own
+                    ]
+                    found = _record(made, model.tokenizer)
+                    store.save(cell, *found)
+                line |= found[0]
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                line |= {"status": "failed", "reason": str(error)}
+            lines.append(line)
+            if progress:
+                progress(done, len(runs), "samples")
+    return with_whole_parts(pd.DataFrame(lines))
 
 
 def _record(made, tokenizer):

@@ -5,7 +5,7 @@ import pandas as pd
 
 from h2o_theory.attention import renormalise
 from h2o_theory.budgets import resolve_even
-from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.arguments import chosen_heads, thread_count, to_prefill
 from h2o_theory.engine.measure import HeadTotals
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
@@ -113,7 +113,7 @@ def replay_masks(
 
 def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
     masks, threads = parse_masks(masks), thread_count(workers)
-    checked_prefill(prefill, trace.tokens)
+    to_prefill(prefill, trace.tokens)
     heads = chosen_heads(trace, layers, kv_heads)
     if trace.spec.content == "attention":
         for mask in masks:

@@ -1,6 +1,6 @@
 """Eviction policies: one small file each, a registry, and the tie rule they share."""
 
-from h2o_theory.policies.base import CompiledPolicy, Context, Policy
+from h2o_theory.policies.base import CompiledPolicy, Context, Policy, PolicyLike
 from h2o_theory.policies.known import KnownSchedule
 from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.plain import PlainPolicy
@@ -15,6 +15,7 @@ __all__ = [
     "Parts",
     "PlainPolicy",
     "Policy",
+    "PolicyLike",
     "Tensors",
     "available",
     "make_policy",

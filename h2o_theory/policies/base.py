@@ -1,9 +1,9 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ __all__ = [
     "Context",
     "Parametrised",
     "Policy",
+    "PolicyLike",
     "parameters_text",
 ]
 
@@ -174,14 +175,6 @@ class Policy(Parametrised):
                     f"needs must name any of {' '.join(_NEEDS)}", where=self.name, got=repr(word)
                 )
 
-    def describe(self, budget: int) -> str:
-        """The resolved parameters as text: parts first, then the rest in order of declaration."""
-        parts = self.parts(budget)
-        items = [f"{name}={getattr(parts, name)}" for name in ("n_sink", "n_heavy", "n_recent")]
-        skip = {"n_sink", "n_heavy", "n_recent", "recent"}
-        items += [f"{n}={value}" for n, value in self.parameters().items() if n not in skip]
-        return " ".join(items)
-
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:
     """Parameters in the grammar in which they are asked for: ``"recent=0.25,rows=raw"``."""
@@ -259,3 +252,7 @@ class CompiledPolicy(Policy):
     def table(self, mean_rows: np.ndarray) -> np.ndarray:
         """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""
         return np.zeros((0, 0))
+
+
+PolicyLike: TypeAlias = str | Policy | Iterable[str | Policy]
+"""Names with parameters, comma-separated, or objects, or a list of both."""

@@ -96,14 +96,6 @@ class PlainPolicy(Policy):
                 found[item.name] = item.default_factory()
         return found
 
-    def describe(self, budget: int) -> str:
-        """The resolved parameters as text for the results table."""
-        parts = self.parts(budget)
-        return (
-            f"n_sink={parts.n_sink} n_heavy={parts.n_heavy} n_recent={parts.n_recent} "
-            f"rows={self.rows} group={self.group}"
-        )
-
     def start(self, context: Context) -> None:
         """Reset the state; ``context`` is :class:`h2o_theory.policies.Context`."""
 

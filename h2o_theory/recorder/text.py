@@ -155,6 +155,7 @@ def record_texts(
 def _record_plan(model, plan, out, source, tokenizer, piece, generation, options):
     require_piece(piece)
     network, ids = network_of(model), list(plan.token_ids)
+    options = {**options, "model_provenance": plan.model}
     with record(
         model, out, tokenizer=tokenizer, text_provenance=source, tokens=plan.tokens,
         prompt_length=len(ids), generation=plan.generation, **options,

@@ -15,6 +15,7 @@ from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.provenance import describe_model
 from h2o_theory.recorder.reading import encode, encode_all
 from h2o_theory.recorder.settings import choose_settings, planned_spec
+from h2o_theory.store import model_identity
 from h2o_theory.trace import open_trace
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def missing_plans(plans: Sequence[TraceSpec], out: PathLike) -> list[TraceSpec]:
 def is_present(folder: Path, plan: TraceSpec) -> bool:
     """Whether the finished trace of a text is there, recorded as it would be now.
 
+    The model must be the same in all of :func:`~h2o_theory.store.model_identity`, not in name.
+
     Raises
     ------
     OutputExists
@@ -171,7 +174,9 @@ def tokenizer_of(model: PreTrainedModel | LoadedModel, tokenizer: Any) -> Any:
 
 
 def _origin(model):
-    return model.provenance() if isinstance(model, LoadedModel) else {}
+    """Where a model comes from and, as names may repeat, what it is to the last bit."""
+    known = model.provenance() if isinstance(model, LoadedModel) else {}
+    return {**known, "identity": model_identity(network_of(model))}
 
 
 def _shape(spec):

@@ -5,9 +5,8 @@ import numpy as np
 import pandas as pd
 
 import h2o_theory
-from h2o_theory.engine.columns import policy_columns, with_whole_parts
+from h2o_theory.engine.columns import with_whole_parts
 from h2o_theory.engine.replay import COLUMNS
-from h2o_theory.policies import parse_policies
 from h2o_theory.store import REPLAY_ROOMS, code_identity, new_file
 
 __all__ = ["SWEEP_COLUMNS", "write_table"]
@@ -23,31 +22,23 @@ def write_table(out, spec, traces, cells, records, failures):
     ------
     CannotWrite
     """
-    policies = parse_policies(spec.policies)
     lines = []
     for cell in cells:
-        trace, policy = traces[cell.trace], policies[cell.policy]
+        trace = traces[cell.trace]
         line = {
             "trace": trace.name,
             "trace_id": trace.trace_id,
             "model": trace.spec.model.get("id", "unknown"),
             "tokens": trace.tokens,
-            "group": trace.layer(cell.layer).group,
+            "group": trace.layer(cell.head[0]).group,
             "status": "done",
             "reason": "",
         }
         found = records[cell.key]
         if found is None:
-            found = {
-                "layer": cell.layer,
-                "kv_head": cell.kv_head,
-                **policy_columns(policy, cell.budget),
-                "budget": cell.budget_text,
-                "budget_tokens": cell.budget,
-                "prefill": cell.prefill,
-                "seed": cell.seed,
-                "loop": "open",
-            }
+            layer, kv_head = cell.head
+            own = cell.run.columns(cell.head)
+            found = {"layer": layer, "kv_head": kv_head, **own, "loop": "open"}
             line |= {"status": "failed", "reason": failures[cell.key]}
         lines.append(line | found)
     table = with_whole_parts(pd.DataFrame(lines).reindex(columns=list(SWEEP_COLUMNS)))

@@ -8,11 +8,10 @@ import numpy as np
 from h2o_theory.engine import replay
 from h2o_theory.engine.bounds import Optima
 from h2o_theory.engine.compiling import compile_policies
-from h2o_theory.engine.head import Task
 from h2o_theory.engine.rows import sink_share
 from h2o_theory.errors import H2OTheoryError
 from h2o_theory.optimum import to_fixed_point
-from h2o_theory.policies import KnownSchedule, parse_policies
+from h2o_theory.policies import Context, KnownSchedule
 from h2o_theory.store import CellStore
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.run import as_spec, unfinished
@@ -64,60 +63,60 @@ def estimate_sweep(spec, out, progress=None):
     todo = [cell for unit in units for cell in unit.cells]
     seconds, words = 0.0, "nothing is left to do"
     if todo:
-        compile_policies(parse_policies(spec.policies), progress)
+        compile_policies([cell.run.policy for cell in todo], progress)
         seconds, words = _extrapolated(spec, traces, todo)
     return Estimate(len(cells), len(cells) - len(todo), len(units), damaged, seconds, words)
 
 
 def _extrapolated(spec, traces, todo):
     first = todo[0]
-    cut = _cut(traces[first.trace], first.layer, first.kv_head)
-    tasks = _tasks(spec, first, todo, cut.tokens)
-    if not tasks:
+    cut = _cut(traces[first.trace], *first.head)
+    pairs = _on_cut_head(first, todo, cut.tokens)
+    if not pairs:
         return float("nan"), "no policy of the grid can run on a cut head"
     began = time.process_time()
-    for budget in sorted({task.budget for task in tasks}):
-        own = [task.policy for task in tasks if task.budget == budget]
+    for budget in sorted({budget for _, budget in pairs}):
+        own = [policy for policy, other in pairs if other == budget]
         replay(cut, own, budget, optimum=False, workers=1)
     spent = time.process_time() - began
-    whole = sum(_visible(cell.budget, traces[cell.trace].tokens) for cell in todo)
-    seconds = spent * whole / sum(_visible(task.budget, cut.tokens) for task in tasks)
+    whole = sum(_visible(cell.run.tokens[cell.head], cell.run.length) for cell in todo)
+    seconds = spent * whole / sum(_visible(budget, cut.tokens) for _, budget in pairs)
     if spec.optimum:
-        seconds += _optimum_seconds(cut, tasks, traces, todo)
+        seconds += _optimum_seconds(cut, [budget for _, budget in pairs], todo)
     return seconds, (
         f"extrapolated from one head of {traces[first.trace].name} cut to {cut.tokens} tokens"
     )
 
 
-def _optimum_seconds(cut, tasks, traces, todo):
+def _optimum_seconds(cut, budgets, todo):
     began = time.process_time()
-    Optima(to_fixed_point(cut.rows(0, 0).mean(axis=0)), tasks)
+    Optima(to_fixed_point(cut.rows(0, 0).mean(axis=0)), {(0, budget) for budget in budgets})
     spent = time.process_time() - began
     work = {}
     for cell in todo:
-        place = (cell.trace, cell.layer, cell.kv_head, cell.prefill)
-        cost = cell.budget * traces[cell.trace].tokens ** 2
-        if cell.budget < traces[cell.trace].tokens:
-            work[place] = max(work.get(place, 0), cost)
-    own = max((task.budget for task in tasks if task.budget < cut.tokens), default=1)
+        place = (cell.trace, cell.head, cell.run.prefill)
+        budget, tokens = cell.run.tokens[cell.head], cell.run.length
+        if budget < tokens:
+            work[place] = max(work.get(place, 0), budget * tokens**2)
+    own = max((budget for budget in budgets if budget < cut.tokens), default=1)
     return spent * sum(work.values()) / (own * cut.tokens**2)
 
 
-def _tasks(spec, first, todo, tokens):
-    """The tasks of the first head, with budgets of at most ``tokens``; what cannot run is left."""
-    policies, tasks = parse_policies(spec.policies), {}
+def _on_cut_head(first, todo, tokens):
+    """Policies and budgets of the first head, at most ``tokens``; what cannot run is left out."""
+    found = {}
     for cell in todo:
-        policy, budget = policies[cell.policy], min(cell.budget, tokens)
-        if (cell.trace, cell.layer, cell.kv_head) != (first.trace, first.layer, first.kv_head):
+        policy, budget = cell.run.policy, min(cell.run.tokens[cell.head], tokens)
+        if (cell.trace, cell.head) != (first.trace, first.head):
             continue
         if isinstance(policy, KnownSchedule) or set(policy.needs.split()) - {"rows", "positions"}:
             continue
         try:
-            policy.describe(budget)
+            policy.require(Context(budget, tokens))
         except H2OTheoryError:
             continue
-        tasks[cell.policy, budget] = Task(policy, budget, str(budget))
-    return list(tasks.values())
+        found[id(policy), budget] = policy, budget
+    return list(found.values())
 
 
 def _cut(trace, layer, kv_head):

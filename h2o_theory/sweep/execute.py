@@ -1,10 +1,10 @@
 """Units to workers: processes of this machine or of a Dask cluster, through joblib."""
 
 import contextlib
-import importlib.util
 import sys
 from pathlib import Path
 
+import cloudpickle
 import joblib
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
@@ -60,12 +60,14 @@ def _in_batches(units, size, deaths):
 
 
 def _parallel(units):
-    jobs = (joblib.delayed(_numbered)(index, unit) for index, unit in enumerate(units))
+    # Packed here: the pickler of a cluster would name a user's module, not carry its code.
+    packed = (cloudpickle.dumps(unit) for unit in units)
+    jobs = (joblib.delayed(_numbered)(index, unit) for index, unit in enumerate(packed))
     return joblib.Parallel(return_as="generator_unordered", batch_size=1)(jobs)
 
 
-def _numbered(index, unit):
-    return index, run_unit(unit)
+def _numbered(index, packed):
+    return index, run_unit(cloudpickle.loads(packed))
 
 
 @contextlib.contextmanager
@@ -100,14 +102,12 @@ def _backend(workers, dask):
 def _pickle_by_value(units):
     """A user's class travels with its code, as workers may not be able to import it."""
     for unit in units:
-        for given in unit.policies.values():
-            module = sys.modules.get(type(given).__module__)
-            if isinstance(given, str) or module is None or _ours(module):
+        for policy in {id(cell.run.policy): cell.run.policy for cell in unit.cells}.values():
+            module = sys.modules.get(type(policy).__module__)
+            if module is None or _ours(module):
                 continue
             for own in _with_helpers(module):
-                for pickler in ("joblib.externals.cloudpickle", "cloudpickle"):
-                    if importlib.util.find_spec(pickler):
-                        importlib.import_module(pickler).register_pickle_by_value(own)
+                cloudpickle.register_pickle_by_value(own)
 
 
 def _with_helpers(module):

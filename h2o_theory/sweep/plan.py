@@ -1,10 +1,12 @@
 """The cells of a sweep, each with its address, and the units of work they are grouped into."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from h2o_theory.annotations import Head
+from h2o_theory.engine.admission import Run, admit, admit_policies
 from h2o_theory.engine.arguments import chosen_heads
-from h2o_theory.engine.tasks import check_policies, make_tasks
 from h2o_theory.errors import BadArgument
 from h2o_theory.store import REPLAY_ROOMS, code_identity, identity, policy_identity
 from h2o_theory.trace import Trace, open_trace
@@ -12,9 +14,9 @@ from h2o_theory.trace import Trace, open_trace
 __all__ = ["Cell", "Unit", "group_cells", "plan_cells"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
-    """One replay: a policy at a budget on a kv_head.
+    """A run on one kv_head of one trace.
 
     Attributes
     ----------
@@ -22,41 +24,32 @@ class Cell:
         SHA-256 of all that the result depends on: the address of the cell's file.
     trace : int
         Index into the spec's traces.
-    policy : int
-        Index into the spec's policies.
-    scope : str
-        The policy's: which kv_heads it must run with.
+    head : (layer, kv_head)
+    run : Run
     """
 
     key: str
     trace: int
-    layer: int
-    kv_head: int
-    policy: int
-    budget: int
-    budget_text: str
-    prefill: int
-    seed: int
-    scope: str = field(compare=False)
+    head: Head
+    run: Run
 
 
 @dataclass(frozen=True)
 class Unit:
     """Cells that are replayed together: their head's rows are generated once for all of them."""
 
-    trace: object
-    policies: dict
-    cells: tuple
+    trace: Any
+    cells: tuple[Cell, ...]
     optimum: bool
 
-    def halves(self):
+    def halves(self) -> list["Unit"]:
         """Two units with half of the cells each."""
         middle = len(self.cells) // 2
         parts = (self.cells[:middle], self.cells[middle:])
-        return [Unit(self.trace, self.policies, cells, self.optimum) for cells in parts]
+        return [Unit(self.trace, cells, self.optimum) for cells in parts]
 
 
-def plan_cells(spec):
+def plan_cells(spec: Any) -> tuple[list[Trace], list[Cell]]:
     """All cells of a spec in the order of its table, with everything checked and resolved.
 
     Returns
@@ -69,58 +62,35 @@ def plan_cells(spec):
         What :func:`h2o_theory.replay` raises for the same trace, policies and budgets.
     """
     traces = [trace if isinstance(trace, Trace) else open_trace(trace) for trace in spec.traces]
-    _refuse_twice("traces", [trace.trace_id for trace in traces])
-    policies, version = check_policies(spec.policies), code_identity(*REPLAY_ROOMS)
-    identities = [policy_identity(policy) for policy in policies]
-    cells = []
+    _require_distinct("traces", [trace.trace_id for trace in traces])
+    given, cells = admit_policies(spec.policies, optimum=spec.optimum), []
+    # One object each for all traces: their identities are computed once.
+    identities = {id(policy): policy_identity(policy) for policy in given}
+    common = {"code": code_identity(*REPLAY_ROOMS), "optimum": spec.optimum}
     for place, trace in enumerate(traces):
         heads = chosen_heads(trace, spec.layers, spec.kv_heads)
+        policies = admit_policies(given, trace, {layer for layer, _ in heads})
         for prefill in spec.prefill:
             for seed in spec.seeds:
-                tasks = make_tasks(
-                    trace,
-                    policies,
-                    spec.budgets,
-                    heads,
-                    prefill=prefill,
-                    seed=seed,
-                    optimum=spec.optimum,
-                )
-                for (layer, kv_head), own in tasks.items():
-                    for task in own:
-                        index = next(i for i, p in enumerate(policies) if p is task.policy)
+                runs = admit(trace, policies, spec.budgets, heads, prefill=prefill, seed=seed)
+                for head in heads:
+                    for run in runs:
                         key = identity(
-                            code=version,
                             trace=trace.trace_id,
-                            layer=layer,
-                            kv_head=kv_head,
-                            policy=identities[index],
-                            parameters=task.policy.describe(task.budget),
-                            budget=task.budget,
-                            budget_text=task.budget_text,
+                            head=head,
+                            policy=identities[id(run.policy)],
+                            budget=run.tokens[head],
+                            budget_text=run.budget,
                             prefill=prefill,
                             seed=seed,
-                            optimum=spec.optimum,
+                            **common,
                         )
-                        cells.append(
-                            Cell(
-                                key,
-                                place,
-                                layer,
-                                kv_head,
-                                index,
-                                task.budget,
-                                task.budget_text,
-                                prefill,
-                                seed,
-                                task.policy.scope,
-                            )
-                        )
-    _refuse_twice("cells", [cell.key for cell in cells])
+                        cells.append(Cell(key, place, head, run))
+    _require_distinct("cells", [cell.key for cell in cells])
     return traces, cells
 
 
-def group_cells(spec, cells):
+def group_cells(spec: Any, cells: list[Cell]) -> list[Unit]:
     """Units of the given cells: a kv_head each, or what must be decided together.
 
     A policy whose set serves a layer (or the model) joins the heads of the layer (or of all
@@ -128,19 +98,18 @@ def group_cells(spec, cells):
     """
     scopes = {}
     for cell in cells:
-        scopes.setdefault(cell.trace, set()).add(cell.scope)
+        scopes.setdefault(cell.trace, set()).add(cell.run.policy.scope)
     groups = {}
     for cell in cells:
         place = (cell.trace,)
         if "model" not in scopes[cell.trace]:
-            place += (cell.layer,)
+            place += cell.head[:1]
             if "layer" not in scopes[cell.trace]:
-                place += (cell.kv_head,)
+                place += cell.head[1:]
         groups.setdefault(place, []).append(cell)
     return [
         Unit(
             _found_anywhere(spec.traces[own[0].trace]),
-            {cell.policy: spec.policies[cell.policy] for cell in own},
             tuple(own),
             spec.optimum,
         )
@@ -153,6 +122,6 @@ def _found_anywhere(trace):
     return trace if isinstance(trace, Trace) else str(Path(trace).resolve())
 
 
-def _refuse_twice(what, keys):
+def _require_distinct(what, keys):
     if len(set(keys)) < len(keys):
         raise BadArgument("the grid holds the same thing twice", where=what)

@@ -8,7 +8,6 @@ from pathlib import Path
 from h2o_theory.engine.arguments import thread_count
 from h2o_theory.engine.compiling import compile_policies
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import parse_policies
 from h2o_theory.store import CellStore, lock_output
 from h2o_theory.sweep.collect import write_table
 from h2o_theory.sweep.execute import execute
@@ -99,7 +98,7 @@ def _run(spec, store, processes, shard, dask, progress):
     mine = _part(group_cells(spec, cells), shard)
     units = unfinished(store, mine)
     damaged = tuple(map(str, store.damaged))
-    compile_policies(parse_policies(spec.policies), progress)
+    compile_policies([cell.run.policy for cell in cells], progress)
     ran, total = 0, sum(len(unit.cells) for unit in units)
     with contextlib.closing(execute(units, processes, dask)) as finished:
         for results in finished:

@@ -4,7 +4,7 @@ import pandas as pd
 
 from h2o_theory.budgets import resolve_even
 from h2o_theory.engine import schedules
-from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.arguments import chosen_heads, thread_count, to_prefill
 from h2o_theory.engine.columns import POLICY_COLUMNS, policy_columns, with_whole_parts
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, BadBudget
@@ -101,7 +101,7 @@ def replay_transforms(
     transform and budget.
     """
     policies, transforms = parse_policies(policies), parse_transforms(transforms)
-    checked_prefill(prefill, trace.tokens)
+    to_prefill(prefill, trace.tokens)
     threads, heads = thread_count(workers), chosen_heads(trace, layers, kv_heads)
     _require_tensors(trace, heads)
     asked = resolve_even(budgets, trace.tokens)

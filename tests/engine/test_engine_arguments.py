@@ -5,7 +5,7 @@ import pytest
 
 import h2o_theory as ht
 from h2o_theory.analysis import survey_rows
-from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
+from h2o_theory.engine.arguments import chosen_heads, thread_count, to_prefill
 from h2o_theory.guarantee import measure_guarantee
 from h2o_theory.masks import replay_masks
 from h2o_theory.trace import Trace
@@ -80,7 +80,7 @@ def test_heads_are_chosen_once_and_in_order(trace):
 
 
 def test_whole_numbers_of_any_kind_are_taken():
-    assert checked_prefill(np.int64(3), 4) == 3 and thread_count(np.int32(2)) == 2
+    assert to_prefill(np.int64(3), 4) == 3 and thread_count(np.int32(2)) == 2
     assert thread_count(None) >= 1
 
 

@@ -17,7 +17,7 @@ from h2o_theory import PlainPolicy
 from h2o_theory.attention import rotate
 from h2o_theory.errors import BadArgument, BadBudget, ContractBroken
 from h2o_theory.kernels import code_digest
-from h2o_theory.live.refuse import check_policy_runs_live
+from h2o_theory.live.admission import admit_live_policies
 from h2o_theory.policies import (
     CompiledPolicy,
     Context,
@@ -454,7 +454,7 @@ def test_what_a_plain_policy_declares_is_checked(name, value):
     with pytest.raises(BadArgument, match=f"{name} must.*{value}"):
         ht.replay(small_trace(), [Careless()], 8)
     with pytest.raises(BadArgument, match=f"{name} must.*{value}"):
-        check_policy_runs_live(Careless())
+        admit_live_policies(Careless())
 
 
 def made_at_the_prompt(weight, fast=False):

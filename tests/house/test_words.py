@@ -19,8 +19,8 @@ POLICIES = {"full", "optimum", "h2o", "recent", "sink", "random", "schedule"}
 PENDING = {
     "classes": {"Block", "Schedule", "Statement"},
     "functions": {
-        "arguments.py:checked_prefill",
-        "arguments.py:checked_seed",
+        "arguments.py:to_prefill",
+        "arguments.py:to_seed",
         "concave.py:usable_problem",
         "conditions.py:share",
         "plan.py:_refuse_twice",

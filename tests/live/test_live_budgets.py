@@ -16,10 +16,9 @@ from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.families import FAMILIES
 from h2o_theory.figures.series import label_series
 from h2o_theory.live import closed_loop, evaluate
+from h2o_theory.live.admission import admit_one, heads_of
 from h2o_theory.live.campaign import run_live, windows_of
 from h2o_theory.live.evaluate import visible_sizes
-from h2o_theory.live.heads import heads_of
-from h2o_theory.live.refuse import resolve_budgets
 from h2o_theory.live.samples import sample_table
 from h2o_theory.live.summary import summarise
 from h2o_theory.recorder.models import LoadedModel
@@ -49,7 +48,8 @@ def test_the_pyramid_of_a_model_is_that_of_its_trace(average, tmp_path):
     for family in SOME:
         model = tiny_model(family)
         heads = heads_of(model, TOKENS)
-        ((text, found),) = resolve_budgets([f"pyramid:{average}"], heads, 0)
+        run = admit_one(model, "h2o", f"pyramid:{average}", tokens=TOKENS)
+        text, found = run.budget, run.tokens
         trace = recorded(model, tmp_path / family)
         assert found == PyramidKV(average)(trace) == PyramidKV(average)(heads)
         table = ht.replay(trace, "h2o", f"pyramid:{average}")
@@ -63,7 +63,7 @@ def test_every_head_has_its_own_budget_as_in_a_plain_run(policy):
     model, ids = tiny_model("llama"), tokens(40)
     rule = {"h2o": reference.H2O, "recent": reference.Recent}[policy]
     for budget in ("pyramid:20%", {0: 9, (1, 0): 3, (1, 1): 14, 2: "10%"}):
-        ((_, budgets),) = resolve_budgets([budget], heads_of(model, 40), 0)
+        budgets = admit_one(model, policy, budget, tokens=40).tokens
         result = evaluate(model, ids, policy, budget)
         for (layer, head), k in budgets.items():
             sizes = visible_sizes(result.evicted_at[layer, head])
@@ -123,7 +123,7 @@ def test_a_campaign_names_the_rule_and_tells_matrices_apart(tmp_path):
     assert row.parameters == table.iloc[1].parameters and table.iloc[1].n_heavy == 8
     assert row[["n_heavy", "n_recent"]].isna().all() and row.n_sink == 0
     assert row.loss == evaluate(model, windows[0], "h2o", "pyramid:20%").loss
-    ((_, budgets),) = resolve_budgets(["pyramid:20%"], heads_of(model, 80), 0)
+    budgets = admit_one(model, "h2o", "pyramid:20%", tokens=80).tokens
     assert row.kv_bytes == sum(budgets.values()) * 128
     again = run_live(model, windows, "h2o,sink", ["pyramid:20%", other], **options)
     assert again.skipped == 3 and again.failed == 0

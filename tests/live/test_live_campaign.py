@@ -48,13 +48,13 @@ def test_every_cell_is_what_evaluate_says(tmp_path, windows):
 def test_a_second_run_computes_only_what_is_missing(tmp_path, windows, monkeypatch):
     model, calls = tiny_model("llama"), []
     first = run_live(model, windows, "h2o", 8, out=tmp_path)
-    original = campaign_module.evaluate
+    original = campaign_module.evaluate_run
 
     def counted(*args, **options):
-        calls.append(args[2].name)
+        calls.append(args[2].policy.name)
         return original(*args, **options)
 
-    monkeypatch.setattr(campaign_module, "evaluate", counted)
+    monkeypatch.setattr(campaign_module, "evaluate_run", counted)
     second = run_live(model, windows, "h2o,recent", 8, out=tmp_path)
     assert calls == ["recent", "recent"] and second.skipped == 4
     pd.testing.assert_frame_equal(
@@ -72,14 +72,14 @@ def test_a_second_run_computes_only_what_is_missing(tmp_path, windows, monkeypat
 
 
 def test_a_cell_without_memory_is_marked_and_the_others_go_on(tmp_path, windows, monkeypatch):
-    model, original = tiny_model("llama"), campaign_module.evaluate
+    model, original = tiny_model("llama"), campaign_module.evaluate_run
 
-    def short_of_memory(model, ids, policy, *args, **options):
-        if policy.name == "h2o":
+    def short_of_memory(model, ids, run, **options):
+        if run.policy.name == "h2o":
             raise torch.OutOfMemoryError("tried to allocate 9 TiB")
-        return original(model, ids, policy, *args, **options)
+        return original(model, ids, run, **options)
 
-    monkeypatch.setattr(campaign_module, "evaluate", short_of_memory)
+    monkeypatch.setattr(campaign_module, "evaluate_run", short_of_memory)
     campaign = run_live(model, windows, "h2o,recent", 8, out=tmp_path)
     failed = campaign.table[campaign.table["status"] == "failed"]
     assert campaign.failed == 2 and set(failed["policy"]) == {"h2o"}
@@ -88,7 +88,7 @@ def test_a_cell_without_memory_is_marked_and_the_others_go_on(tmp_path, windows,
     monkeypatch.undo()
     again = run_live(model, windows, "h2o,recent", 8, out=tmp_path)
     assert again.failed == 0 and again.skipped == 4
-    monkeypatch.setattr(campaign_module, "evaluate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(campaign_module, "evaluate_run", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # only memory is forgiven
         run_live(model, windows, "lru", 8, out=tmp_path)
 
@@ -163,8 +163,8 @@ def test_the_command_writes_table_figure_and_samples(folder, tmp_path, capsys):
         (["--samples", "-1"], "Self-BLEU"),
         (["--samples", "2", "--prompt", "0"], "--prompt: "),
         (["--samples", "2", "--prompt", "-3"], "--prompt: "),
-        (["--samples", "2", "--new-tokens", "0"], "new_tokens: "),
-        (["--samples", "2", "--temperature", "-1"], "temperature: "),
+        (["--samples", "2", "--new-tokens", "0"], "new_tokens must be"),
+        (["--samples", "2", "--temperature", "-1"], "temperature must be"),
         (["--samples", "2", "--prompt", "100"], "at most 128"),
         (["--samples", "2", "--prompt", "5", "--new-tokens", "3", "--budget", "25"], "1 to 8"),
         (["--seed", "-1"], "seed: "),
@@ -184,7 +184,7 @@ def test_the_command_exits_1_when_a_cell_failed(folder, tmp_path, capsys, monkey
     def short_of_memory(*args, **options):
         raise MemoryError("no more")
 
-    monkeypatch.setattr(campaign_module, "evaluate", short_of_memory)
+    monkeypatch.setattr(campaign_module, "evaluate_run", short_of_memory)
     command = ["live", str(folder), "--text", str(folder / "text.txt"), "--tokens", "30"]
     command += ["--policy", "h2o", "--budget", "5", "--out", str(tmp_path / "out")]
     assert main(command) == 1

@@ -21,11 +21,11 @@ from h2o_theory.errors import (
 )
 from h2o_theory.families import HALVES
 from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
+from h2o_theory.live.admission import admit_live_policies
 from h2o_theory.live.bleu import bleu
 from h2o_theory.live.campaign import run_live
 from h2o_theory.live.chooser import ScheduleChooser, keep_all
 from h2o_theory.live.evaluate import evaluate_following, full_run
-from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.rotate import key_rotation
 from h2o_theory.policies import Context, available, make_policy
 from h2o_theory.policies.base import ROWS
@@ -292,7 +292,7 @@ def test_every_policy_runs_in_the_model_or_says_why_not(text, tmp_path):
     """Below layer 0 nothing has been evicted, so there the model chooses what a replay chooses."""
     model, ids = tiny_model("gemma"), tokens(40)
     try:
-        policy = check_policy_runs_live(text)
+        (policy,) = admit_live_policies(text)
     except BadArgument as error:
         assert error.where == text.split(":")[0]
         assert make_policy(text).kind == "clairvoyant"

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from h2o_theory.engine.columns import policy_columns
 from h2o_theory.errors import BadArgument, BadBudget, UnknownName
 from h2o_theory.figures.looks import LOOKS, policy_look
 from h2o_theory.policies import Policy, available, make_policy, parse_policies, register
@@ -20,7 +21,7 @@ def test_parts_sum_to_the_budget(name):
         parts = policy.parts(budget)
         assert parts.n_sink + parts.n_heavy + parts.n_recent == budget
         assert min(parts.n_sink, parts.n_heavy, parts.n_recent) >= 0
-        assert f"n_recent={parts.n_recent}" in policy.describe(budget)
+        assert policy_columns(policy, budget)["n_recent"] == parts.n_recent
 
 
 @pytest.mark.parametrize("name", sorted(available()))
@@ -52,7 +53,8 @@ def test_h2o_parts():
         every.parts(9)
     with pytest.raises(BadBudget, match="do not make up"):
         resolve_parts(every, 11)
-    assert every.describe(10).count("n_heavy=6") == 1
+    assert every.asked == "h2o:n_recent=3,n_heavy=6,n_sink=1"
+    assert "n_heavy" not in policy_columns(every, 10)["parameters"]
 
 
 def test_unknown_policy_says_what_is_near():

@@ -364,3 +364,79 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "bytes").write_bytes(b"abc \xff")
     with pytest.raises(TextError, match="not UTF-8.*byte 4"):
         read_texts(tmp_path / "bytes")
+
+
+class Quantised(torch.nn.Module):
+    """A linear layer in 8 bits."""
+
+    def __init__(self, linear):
+        super().__init__()
+        scale = linear.weight.detach().abs().max() / 127
+        self.register_buffer("weight", (linear.weight.detach() / scale).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+        self.bias = linear.bias
+
+    def forward(self, states):
+        return torch.nn.functional.linear(states, self.weight * self.scale, self.bias)
+
+
+class Adapted(torch.nn.Module):
+    """A linear layer with a low-rank addition; at first it adds nothing, as fresh ones do."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.base = linear
+        self.lora_A = torch.nn.Parameter(torch.ones(1, linear.in_features))
+        self.lora_B = torch.nn.Parameter(torch.zeros(linear.out_features, 1))
+
+    def forward(self, states):
+        return self.base(states) + states @ self.lora_A.T @ self.lora_B.T
+
+
+def with_a_last_bit(network):
+    weight = network.model.layers[1].mlp.up_proj.weight
+    weight.data.view(torch.int32)[3, 2] ^= 1
+
+
+def with_other_rows(network):
+    weight = network.model.embed_tokens.weight
+    weight.data[[60, 61]] = weight.data[[61, 60]]
+
+
+def with_layers(kind):
+    def change(network):
+        mlp = network.model.layers[0].mlp
+        mlp.down_proj = kind(mlp.down_proj)
+
+    return change
+
+
+def with_another_configuration(network):
+    network.config.rms_norm_eps *= 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_a_last_bit,
+        with_other_rows,
+        with_layers(Adapted),
+        with_layers(Quantised),
+        with_another_configuration,
+        lambda network: network.to(torch.bfloat16),
+    ],
+    ids=["bit", "rows", "adapter", "int8", "configuration", "dtype"],
+)
+def test_a_set_is_gone_on_with_by_the_same_weights_only(tmp_path, change):
+    """Whatever the model is called: a checkpoint has the name and configuration of its parent."""
+    texts, out = ["a bb ccc", "dd e f"], tmp_path / "all"
+    (first,) = record_texts(loaded("llama"), texts[:1], None, out, store_dtype="float32")
+    other = loaded("llama")
+    with torch.no_grad():
+        change(other.model)
+    with pytest.raises(OutputExists, match="another model"):
+        record_texts(other, texts, None, out, resume=True, store_dtype="float32")
+    assert leftovers(out) == ["000000"]
+    rest = record_texts(loaded("llama"), texts, None, out, resume=True, store_dtype="float32")
+    found = [open_trace(recording.path).spec.model["identity"] for recording in (first, *rest)]
+    assert len(found) == 2 and len(set(found)) == 1

@@ -78,7 +78,7 @@ def test_bad_results_files(tmp_path, results):
     (tmp_path / "broken.parquet").write_bytes(b"not parquet")
     with pytest.raises(BadArgument, match="cannot be read"):
         load_results(tmp_path / "broken.parquet")
-    with pytest.raises(CannotWrite, match="cannot write"):
+    with pytest.raises(CannotWrite, match="the output must be writable"):
         save_results(results, tmp_path / "broken.parquet" / "inside.csv")
 
 

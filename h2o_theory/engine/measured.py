@@ -1,44 +1,54 @@
-"""One line of the results table: the measures of one task on one kv_head."""
+"""One line of the results table: the measures of one run on one kv_head."""
+
+from typing import Any
 
 import numpy as np
 
-from h2o_theory.engine.columns import policy_columns
+from h2o_theory.annotations import Head
+from h2o_theory.attention import SparsityCount
+from h2o_theory.engine.admission import Run
+from h2o_theory.engine.bounds import Optima
+from h2o_theory.engine.measure import HeadTotals, Measure
 from h2o_theory.engine.run import audit
 from h2o_theory.optimum import FRACTION_BITS
 
-__all__ = ["record"]
+__all__ = ["measured"]
 
 _UNIT = 2.0**-FRACTION_BITS
 
 
-def record(task, context, schedule, measure, totals, optima, sparsity):
-    """The results of a task as a dict; ratios are NaN where there is nothing to divide by.
+def measured(
+    run: Run,
+    head: Head,
+    schedule: np.ndarray,
+    measure: Measure,
+    totals: HeadTotals,
+    optima: Optima | None,
+    sparsity: SparsityCount,
+) -> dict[str, Any]:
+    """The results of a run as a dict; ratios are NaN where there is nothing to divide by.
 
     ``optima`` is None where the optimum was not asked for.
     """
-    tokens = context.tokens
-    largest, average, sizes = audit(schedule, context)
+    tokens, budget = run.length, run.tokens[head]
+    largest, average, sizes = audit(schedule, run.context(*head))
     n_rows, retained = len(sizes), measure.rows()
-    is_full = sizes == task.budget
+    is_full = sizes == budget
     victims = np.flatnonzero(schedule < tokens)
     ages = schedule[victims] - victims
-    topk = totals.topk(task.budget)
-    reference = task.policy.kind == "reference"
+    topk = totals.topk(budget)
+    reference = not run.policy.follows_budget
     return {
-        "layer": context.layer,
-        "kv_head": context.kv_head,
-        **policy_columns(task.policy, task.budget),
-        "budget": task.budget_text,
-        "budget_tokens": task.budget,
-        "prefill": task.prefill,
-        "seed": task.seed,
+        "layer": head[0],
+        "kv_head": head[1],
+        **run.columns(head),
         "loop": "open",
         "n_rows": n_rows,
         "n_rows_full": int(is_full.sum()),
         "retained_mass": float(retained.mean()),
         "retained_mass_full": float(retained[is_full].mean()) if is_full.any() else np.nan,
         "full_mass": totals.full() * _UNIT / n_rows,
-        **_against_the_optimum(task, measure.total_fixed(), optima, totals.full(), n_rows),
+        **_against_the_optimum(run, budget, measure.total_fixed(), optima, totals.full(), n_rows),
         "topk_mass": topk * _UNIT / n_rows,
         "topk_bound_ratio": np.nan if reference or topk == 0 else measure.total_fixed() / topk,
         "output_error": measure.output_error(),
@@ -52,17 +62,17 @@ def record(task, context, schedule, measure, totals, optima, sparsity):
     }
 
 
-def _against_the_optimum(task, value, optima, full, n_rows):
+def _against_the_optimum(run, budget, value, optima, full, n_rows):
     """Columns of the optimum; what is lost is counted from ``full``, the mass of whole rows, so
     that what a sink without a key takes of a row is nobody's loss."""
     columns = ("optimum_mass", "approximation_ratio", "lost_mass_ratio")
     if optima is None:
         return dict.fromkeys(columns, np.nan)
-    best = optima.best[task.prefill, task.budget]
+    best = optima.best[run.prefill, budget]
     assert value <= best, "a policy beat the exact optimum"
-    assert not task.policy.needs_optimum or value == best, "the optimum's schedule lost its value"
+    assert not run.policy.needs_optimum or value == best, "the optimum's schedule lost its value"
     lost, least = (full - value) * _UNIT, (full - best) * _UNIT
-    reference = task.policy.kind == "reference"
+    reference = not run.policy.follows_budget
     return {
         "optimum_mass": best * _UNIT / n_rows,
         "approximation_ratio": np.nan if reference or best == 0 else value / best,
