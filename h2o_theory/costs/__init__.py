@@ -1,0 +1,1 @@
+"""From a budget to tokens per second: a model of what one generation costs."""
