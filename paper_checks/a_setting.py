@@ -7,18 +7,18 @@ import math
 import numpy as np
 
 from h2o_theory.attention import renormalise
-from h2o_theory.paper_checks.algorithms import (
+from h2o_theory.policies import make_policy
+from h2o_theory.testing import random_rows, schedule_of
+from paper_checks.algorithms import (
     algorithm_1,
     algorithm_2,
     intended,
     kept_mass,
     masked_row,
 )
-from h2o_theory.paper_checks.finding import ASSUMING, FAILS, HOLDS, Finding, judge
-from h2o_theory.paper_checks.recorded import committed_trace, described, heads, interval_text
-from h2o_theory.paper_checks.subsets import is_submodular, modular
-from h2o_theory.policies import make_policy
-from h2o_theory.testing import random_rows, schedule_of
+from paper_checks.finding import ASSUMING, FAILS, HOLDS, CheckFinding, judge
+from paper_checks.recorded import committed_trace, described, heads, interval_text
+from paper_checks.subsets import is_submodular, modular
 
 __all__ = ["alg_1", "alg_2", "def_2_1", "def_2_2", "def_4_3", "remark_d14"]
 
@@ -41,7 +41,7 @@ def def_2_1():
             len(now) == min(i + 1, budget) and len(now - before) <= 1
             for i, (before, now) in enumerate(itertools.pairwise([set(), *caches]))
         )
-    return Finding(
+    return CheckFinding(
         verdict,
         "Both bounds alone let a cache fetch back what it evicted; with the newcomer as the only "
         f"entry that may be added they do not. {kept} of {len(POLICIES)} policies of this project "
@@ -102,7 +102,7 @@ def def_2_2():
         on_cache = max(on_cache, np.abs(got - want)[held].max())
         got = masked_row(query, keys, held, subtract=True)
         remedied_gap = max(remedied_gap, np.abs(got - want).max())
-    return Finding(
+    return CheckFinding(
         verdict,
         "On the entries of the cache the printed o_i is the normalised attention over the cache. "
         "Each absent entry however is 1/D_i, not 0, so the vector of length i sums to "
@@ -150,7 +150,7 @@ def alg_1():
     repaired, all_tried = _not_the_lightest(functools.partial(intended, rows="last"))
     verdict, remedy_holds = judge(printed, repaired)
     recorded = _recorded(algorithm_1)
-    return Finding(
+    return CheckFinding(
         verdict,
         "o_i is formed with S_(i-1), which lacks i, so its own entry is exp(0) - 1 = 0, the "
         "least of all: token i is evicted at every step i > k and the cache stays {1..k} "
@@ -182,7 +182,7 @@ def alg_2():
     repaired, all_tried = _not_the_lightest(functools.partial(intended, rows="late"))
     verdict, remedy_holds = judge(printed, repaired)
     recorded = _recorded(algorithm_2)
-    return Finding(
+    return CheckFinding(
         verdict,
         "The newcomer's score is 1/D_i whatever its key is: changing the last key never changed "
         f"the last cache ({blind} of {RUNS} runs). Of random keys {admitted} of {steps} enter, of "
@@ -284,7 +284,7 @@ def remark_d14():
                 shifts += _victims(values) != _victims(modular(weights))
     verdict, _ = judge(counterexample, None)
     other, ties, steps = _rounded_choices()
-    return Finding(
+    return CheckFinding(
         verdict if shifts == other == 0 else FAILS,
         "Concave h of a sum of non-negative scores is submodular in every case. A strictly "
         f"increasing h never changes which tokens may be evicted ({shifts} differences); a merely "
@@ -330,7 +330,7 @@ def def_4_3():
         least = {v for v in range(4) if weights[v] == min(weights)}
         wrong += _victims(modular(weights)) != least
     myopic = _greedy_loses()
-    return Finding(
+    return CheckFinding(
         HOLDS if wrong == 0 else FAILS,
         "For a sum of scores the rule evicts the least score, which is the best single eviction. "
         "It says nothing about several steps: the smallest instance on which it retains less than "

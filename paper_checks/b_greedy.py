@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
-from h2o_theory.paper_checks.subsets import (
+from paper_checks.finding import ASSUMING, CheckFinding, judge
+from paper_checks.subsets import (
     all_functions,
     as_set,
     coverage_functions,
@@ -14,7 +14,7 @@ from h2o_theory.paper_checks.subsets import (
     is_submodular,
     shown,
 )
-from h2o_theory.paper_checks.swaps import forgetful_instance
+from paper_checks.swaps import forgetful_instance
 
 __all__ = [
     "cor_d18",
@@ -101,7 +101,7 @@ def thm_d17():
     remedied = remedied or _greedy_fails(covering, (0,), _no_loss, (2, 3))
     worst_ratio = min(_least_ratio(normalised, (1, 2, 3)), _least_ratio(covering, (2, 3)))
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Holds where f(empty set) >= 0, the usual convention. Negative functions are excluded "
         f"nowhere in the statement, and fail. Worst ratio met: {worst_ratio:.4f} "
@@ -150,7 +150,7 @@ def cor_d18():
     remedied = remedied or _greedy_fails(covering, levels, printed_loss, (2, 3))
     sharper = _greedy_fails(functions, levels, sharper_loss, (1, 2, 3))
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Where f(empty set) >= 0 no run breaks the bound; negative functions break it as they "
         "break Theorem D.17. An error of eps in each marginal makes a pick worse by at most 2 eps; "
@@ -175,7 +175,7 @@ def lemma_3_1():
     remedied = _unlimited_greedy_fails(growing)
     limited = _greedy_fails(growing, (0,), _no_loss, (1, 2, 3))
     verdict, remedy_holds = judge(printed, remedied or limited, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "With f monotone the claim is Theorem D.17 when S has k elements, and is trivial without "
         "any limit: greedy then ends with every useful token, the optimum itself. The statement "
@@ -233,7 +233,7 @@ def lemma_d19():
         if exact - chosen > 2 * gap and wrong is None:
             wrong = {"f": shown(f), "f~": shown(g)}
     verdict, remedy_holds = judge(printed, wrong, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "A swap chosen by f~ is worse than the one chosen by f by at most twice eps/(2n), that is "
         f"eps/n <= eps (largest loss met: {most:.2f} times eps/(2n)). So the lemma holds as a "

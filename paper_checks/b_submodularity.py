@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding, judge
-from h2o_theory.paper_checks.subsets import (
+from paper_checks.finding import FAILS, HOLDS, CheckFinding, judge
+from paper_checks.subsets import (
     all_functions,
     as_set,
     coverage_functions,
@@ -16,7 +16,7 @@ from h2o_theory.paper_checks.subsets import (
     pairs_hold,
     shown,
 )
-from h2o_theory.paper_checks.swaps import swap_run
+from paper_checks.swaps import swap_run
 
 __all__ = [
     "def_d1",
@@ -35,7 +35,7 @@ def def_d1():
     differ = np.flatnonzero((answers != answers[0]).any(axis=0))
     counterexample = shown(functions[differ[0]]) if differ.size else None
     verdict, _ = judge(counterexample, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"The three conditions agree on every function: {int(answers[0].sum())} are submodular "
         f"by all of them, the others by none.",
@@ -68,7 +68,7 @@ def def_d2():
             counterexample = {"family": name} | shown(functions[bad[0]])
     verdict, _ = judge(counterexample, None)
     total = sum(map(len, families.values()))
-    return Finding(
+    return CheckFinding(
         verdict,
         f"All {total} are monotone and submodular. (Weights must not be negative, as printed.)",
         "; ".join(f"{len(functions)} {name}" for name, functions in families.items()),
@@ -82,7 +82,7 @@ def def_d3():
     functions = all_functions(2, 0, 2)
     good = functions[is_submodular(functions)]
     pairs = len(good) ** 2
-    return Finding(
+    return CheckFinding(
         HOLDS if len(good) else FAILS,
         "The definition asks for submodularity of F(Z, .) for each Z separately and ties "
         f"different Z together in no way: any of the {len(good)} submodular functions on 2 "
@@ -105,7 +105,7 @@ def def_d4():
     verdict, _ = judge(broken, None)
     only_dynamic = functions[_diminishing_above(functions, 0b001) & ~strong]
     smallest = only_dynamic[only_dynamic.astype(int).sum(axis=1).argmin()]
-    return Finding(
+    return CheckFinding(
         verdict,
         "For each fixed Z and i the strong condition contains the dynamic one. The converse fails: "
         "the dynamic condition looks only at sets that contain Z.",
@@ -142,7 +142,7 @@ def def_d20():
                     if now.bit_count() > k or (now & ~before).bit_count() > 1:
                         bad = {"k": k, "f": shown(values), "S": [as_set(m) for m in caches]}
     verdict, _ = judge(bad, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Every run keeps |S| <= k and adds at most the newcomer, which may itself be the one to "
         "leave. (The rule makes S_(i+1) from S_i and token i; Definition 2.1 and Algorithm 1 make "
@@ -165,7 +165,7 @@ def remark_d21():
     differ = np.flatnonzero(~same.all(axis=1))
     counterexample = shown(functions[differ[0]]) if differ.size else None
     verdict, _ = judge(counterexample, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Subtracting a constant changes no argmax, ties included.",
         f"all {len(functions)} functions on 3 elements with values 0..2, S_i = {{1,2}}, i = 3",

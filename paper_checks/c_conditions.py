@@ -9,12 +9,12 @@ import functools
 import numpy as np
 
 from h2o_theory.guarantee import measure_guarantee
-from h2o_theory.paper_checks.c_lemmas import step_fails
-from h2o_theory.paper_checks.finding import ASSUMING, FAILS, HOLDS, INCONSISTENT, Finding, judge
-from h2o_theory.paper_checks.recorded import committed_trace, described
 from h2o_theory.policies import make_policy
 from h2o_theory.submodular import READINGS, make_reading, refute
 from h2o_theory.testing import random_rows, schedule_of
+from paper_checks.c_lemmas import step_fails
+from paper_checks.finding import ASSUMING, FAILS, HOLDS, INCONSISTENT, CheckFinding, judge
+from paper_checks.recorded import committed_trace, described
 
 __all__ = ["def_d23", "def_d25", "def_d28", "measured"]
 
@@ -59,7 +59,7 @@ def def_d23():
                 if found.counterexample and counterexample is None:
                     counterexample = {"reading": reading, "case": str(found.counterexample)}
     verdict, _ = judge(counterexample, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Every reading of f in terms of attention received is a sum of non-negative numbers, or an "
         "increasing function of such sums, so it is monotone for any cache and any approximation "
@@ -94,7 +94,7 @@ def def_d25():
     verdict, remedy_holds = judge(
         counterexample, None if accumulating <= premise else worst, remedied=ASSUMING
     )
-    return Finding(
+    return CheckFinding(
         verdict,
         "Met with theta = 0 by accumulated attention, which only grows. For the attention of a "
         f"single row the smallest theta is {worst['row']:.2f} at the worst step and "
@@ -120,7 +120,7 @@ def def_d28():
     }
     growing = table["accumulated"]["as used, opt_i >= (1-gamma) opt_(i+1)"]
     tokens = committed_trace().tokens
-    return Finding(
+    return CheckFinding(
         INCONSISTENT if defined and used is None else HOLDS if defined is None else FAILS,
         "D.28 bounds how fast opt may shrink; the proof of Lemma D.29 needs a bound on how fast it "
         "may grow, and the induction step fails with the former and holds with the latter. "

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 
-from h2o_theory.paper_checks.attention_matrices import matrices
-from h2o_theory.paper_checks.c_conditions import measured as measured_on_trace
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding, judge
-from h2o_theory.paper_checks.swaps import forgetful_instance
+from paper_checks.attention_matrices import matrices
+from paper_checks.c_conditions import measured as measured_on_trace
+from paper_checks.finding import FAILS, HOLDS, CheckFinding, judge
+from paper_checks.swaps import forgetful_instance
 
 __all__ = ["def_d27", "lemma_d31", "thm_4_4"]
 
@@ -26,7 +26,7 @@ def def_d27():
             free = max(sum(sorted(weights, reverse=True)[:size]) for size in range(k + 1))
             tried += 1
             restricted += _opt(weights, i, k) != free
-    return Finding(
+    return CheckFinding(
         HOLDS if restricted == 0 else FAILS,
         "Well defined. Where f does not depend on X, as for recorded attention, the condition "
         "|Y \\ X| <= 1 excludes nothing, because X is free: opt_i is the best set of k tokens at "
@@ -114,7 +114,7 @@ def lemma_d31():
     static = forgetful_instance()
     repaired, checked = _repair_fails()
     verdict, remedy_holds = judge(printed or static, repaired)
-    return Finding(
+    return CheckFinding(
         verdict,
         "With condition 2 as defined (opt does not shrink) all premises can hold with theta = "
         "gamma = 0 while an evicted token becomes the most valuable. It fails even for one fixed "
@@ -160,7 +160,7 @@ def thm_4_4():
     arithmetic = _exponents_are_small()
     approximate, random_runs = _approximate_repair_fails()
     verdict, remedy_holds = judge(printed, repaired or arithmetic or approximate)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Let f_i(Y) be the attention that rows 1..i paid to Y. For every attention matrix it is "
         "monotone and modular, condition 1 and condition 2 as defined hold with theta = gamma = "

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
+from paper_checks.finding import ASSUMING, CheckFinding, judge
 
 __all__ = ["lemma_d29", "lemma_d30", "step_fails"]
 
@@ -36,7 +36,7 @@ def lemma_d29():
     printed = any_policy or as_defined
     remedied = by_rule or filling
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "The step f(S_i, i; S_(i+1)) >= f(S_i, i; S_i) does not follow from monotonicity, since "
         "S_(i+1) does not contain S_i. It does follow from the swap rule, which may evict the "
@@ -122,7 +122,7 @@ def lemma_d30():
     one_loss = _approximate_step(two_sided=True, losses=1)
     remedied = _approximate_step(two_sided=True, losses=2)
     verdict, remedy_holds = judge(printed, remedied)
-    return Finding(
+    return CheckFinding(
         verdict,
         "The approximation condition bounds f from below by f~ only. Then f~ may miss what S_i is "
         "worth (f~ = 0 meets every premise), and the swap chosen by f~ loses all of it. With "

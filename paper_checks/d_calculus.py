@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch.autograd.functional import hessian, jacobian
 
-from h2o_theory.paper_checks.finding import Finding, judge
-from h2o_theory.paper_checks.regression import Objective, random_objective, small_instances
+from paper_checks.finding import CheckFinding, judge
+from paper_checks.regression import Objective, random_objective, small_instances
 
 __all__ = [
     "claim_d34",
@@ -38,7 +38,7 @@ def def_d33():
     extra = max(len(support - core) for support in supports)
     at_zero = int((np.exp(matrix @ np.zeros(2)) > 5).sum())
     verdict, _ = judge(None if core and extra else {"S_0": sorted(core)}, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"Satisfiable: for exp(Ax) along a segment of x, with tau = 5, S_0 has {len(core)} "
         f"elements and at most {extra} other joins. Taken for all x it is strict: at x = 0 all "
@@ -62,7 +62,7 @@ def claim_d34():
             if not (inside and small) and counterexample is None:
                 counterexample = {"S_0": sorted(core), "supports": [list(s) for s in supports]}
     verdict, _ = judge(counterexample, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         "Both parts hold for every family of supports with at most alpha k extra elements each.",
         f"{tried} families: |S_0| <= 2, alpha k <= 2 extra out of three elements, n <= 3 samples",
@@ -84,7 +84,7 @@ def def_d35():
             abs(float(objective.f(x).sum()) - 1),
         )
     verdict, _ = judge(None if gap < AGREE else {"largest deviation": gap}, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"f = u/alpha is positive and sums to one (largest deviation {gap:.1e}).",
         f"{RUNS} random (A, b, x), n <= 7, d <= 4",
@@ -156,7 +156,7 @@ def lemma_d44_5():
                 }
     gap, difference = _gaps(lambda o, x: o.l_exp(x), _mended_gradient)
     verdict, remedy_holds = judge(printed, None if gap < AGREE else {"deviation": gap})
-    return Finding(
+    return CheckFinding(
         verdict,
         "The first term has the wrong sign. With A^T( -f (f-b)^T f + diag(f) (f-b) ) the formula "
         f"agrees with autograd to {gap:.1e} and with central differences to {difference:.1e}. "
@@ -216,7 +216,7 @@ def _derivative(function, formula):
     gap, difference = _gaps(function, formula)
     agrees = gap < AGREE and difference < 1e-6
     verdict, _ = judge(None if agrees else {"largest relative deviation": gap}, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"Largest relative deviation from autograd {gap:.1e}, from central differences "
         f"{difference:.1e}.",
@@ -234,7 +234,7 @@ def _second_derivative(function, formula):
             true = hessian(lambda y, o=objective, r=row: function(o, y)[r], x)
             gap = max(gap, float((true - got[row]).abs().max()) / (1 + float(got.abs().max())))
     verdict, _ = judge(None if gap < AGREE else {"largest relative deviation": gap}, None)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"Largest relative deviation from autograd {gap:.1e}.",
         f"{RUNS // 3} random (A, x), n <= 5, d <= 3, float64 autograd",
@@ -249,4 +249,4 @@ def _compare(first, second, summary, effort):
         size = 1 + float(second(objective, x).abs().max())
         gap = max(gap, float((first(objective, x) - second(objective, x)).abs().max()) / size)
     verdict, _ = judge(None if gap < AGREE else {"largest deviation": gap}, None)
-    return Finding(verdict, f"{summary} Largest relative deviation {gap:.1e}.", effort)
+    return CheckFinding(verdict, f"{summary} Largest relative deviation {gap:.1e}.", effort)

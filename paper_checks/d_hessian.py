@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
-from h2o_theory.paper_checks.regression import Objective, hessian_middle
+from paper_checks.finding import ASSUMING, CheckFinding, judge
+from paper_checks.regression import Objective, hessian_middle
 
 __all__ = ["bounded", "lemma_d47_1", "lemma_d47_2", "lemma_d48", "lemma_d48_u"]
 
@@ -33,7 +33,7 @@ def lemma_d47_1():
         least = min(least, float(torch.linalg.eigvalsh(hessian_middle(objective, z)).min()))
     remedied = None if least >= -20 else {"least eigenvalue of B": least}
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "B(x) depends on b linearly and without bound, so no fixed number makes up for every b. "
         "With b >= 0 and |b|_1 <= 1 (as in Theorem D.49) the least eigenvalue of B met was "
@@ -93,7 +93,7 @@ def lemma_d47_2():
         if (values < 1 / 1.1).any() or (values > 1 / 0.9).any():
             bad = {"R": radius, "eigenvalues": values.tolist()}
     verdict, remedy_holds = judge(printed, bad, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         "B contains diag(exp(Ax)), which is unbounded unless |A| and |x| are bounded. With "
         f"{BOUNDED}, B + W^2 differs from W^2 by at most {100 * worst:.2f} % (10 % is claimed).",
@@ -173,7 +173,7 @@ def lemma_d48():
     worst = max(size / (n**2 * math.exp(40 * r**2)) for r, n, size, _ in _changes(2))
     remedied = None if worst <= 1 else {"largest ratio to the bound": worst}
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"With {BOUNDED} (and |y| <= R) it holds with much room: the largest ratio of the two "
         f"sides was {worst:.1e}. No bound on A, x or b is part of the statement as listed, and "
@@ -204,7 +204,7 @@ def lemma_d48_u():
     worst = max(shift / bound for bound, shift in bounds)
     remedied = None if worst <= 1 else {"largest ratio to the bound": worst}
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"With |A|, |x|, |y| <= R it holds, even without 2 sqrt(n): the largest ratio of the two "
         f"sides was {worst:.3f}, and R exp(R^2) alone follows from the mean value theorem.",

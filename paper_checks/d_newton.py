@@ -6,9 +6,9 @@ import math
 import numpy as np
 import torch
 
-from h2o_theory.paper_checks.d_hessian import bounded
-from h2o_theory.paper_checks.finding import ASSUMING, Finding, judge
-from h2o_theory.paper_checks.regression import Objective, hessian_middle
+from paper_checks.d_hessian import bounded
+from paper_checks.finding import ASSUMING, CheckFinding, judge
+from paper_checks.regression import Objective, hessian_middle
 
 __all__ = ["alg_4", "newton", "subsample", "thm_d49"]
 
@@ -107,7 +107,7 @@ def alg_4():
     fails = SEEDS - reached
     remedied = None if fails <= DELTA * SEEDS and diagonal_gap < 1e-9 else {"runs that fail": fails}
     verdict, remedy_holds = judge(printed, remedied)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"x + H~^-1 g climbs: {away} of {SEEDS} runs end farther from the minimiser than they "
         f"began. With x - H~^-1 g, {reached} of {SEEDS} reach relative accuracy {EPS:g} in the "
@@ -186,7 +186,7 @@ def thm_d49():
     feasible = max(radius for radius in radii if _least_weight(radius) < FLOAT64)
     constants = np.arange(0.1, 40, 0.1)
     mild = max(c for c in constants if _least_weight(10, c) < FLOAT64)
-    return Finding(
+    return CheckFinding(
         verdict,
         f"With the minus sign {reached} of {EXACT_RUNS} runs at R = 10 reach eps in the iterations "
         "claimed, in 60-digit arithmetic. In float64 the hypotheses cannot be met there: with M = "

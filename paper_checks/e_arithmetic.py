@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, OUT_OF_REACH, Finding
+from paper_checks.finding import FAILS, HOLDS, OUT_OF_REACH, CheckFinding
 
 __all__ = ["GPUS", "MODELS", "Gpu", "Model", "obs_memory", "obs_throughput", "throughput"]
 
@@ -58,7 +58,7 @@ SETTINGS = {
 def obs_memory():
     """48 layers x 7168 x 2 (K, V) x 2 bytes x 128 x 1024."""
     size = MODELS["OPT-30B"].kv_bytes(1024, 128)
-    return Finding(
+    return CheckFinding(
         HOLDS if round(size / 1e9) == 180 else FAILS,
         f"48 x 7168 x 2 x 2 x 128 x 1024 = {size} bytes = {size / 1e9:.1f} GB "
         f"({size / 2**30:.0f} GiB).",
@@ -112,7 +112,7 @@ def obs_throughput():
                 )
     limit = 1 / KV_SHARE
     left = CLAIMED / max(factors)
-    return Finding(
+    return CheckFinding(
         OUT_OF_REACH,
         f"By memory and bandwidth alone a cache of {KV_SHARE:.0%} makes generation "
         f"x{min(factors):.1f} to x{max(factors):.1f} quicker in the paper's settings, through "

@@ -6,8 +6,8 @@ import numpy as np
 
 from h2o_theory.attention import SPARSITY_THRESHOLD, count_sparse
 from h2o_theory.optimum import FRACTION_BITS, optimum_at, to_fixed_point
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
-from h2o_theory.paper_checks.recorded import (
+from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, CheckFinding
+from paper_checks.recorded import (
     bootstrap,
     committed_trace,
     described,
@@ -44,7 +44,7 @@ def obs_sparsity():
     most = len(layers) - 1
     causal = sum(shares[0] > SPARSE for shares in layers.values())
     square = sum(shares[1] > SPARSE for shares in layers.values())
-    return Finding(
+    return CheckFinding(
         REPRODUCED if causal >= most else NOT_REPRODUCED,
         f"Over causal entries {interval_text(every[:, 0])} of the entries are below "
         f"{SPARSITY_THRESHOLD:.0%} of their row's maximum (mean over {len(every)} kv_heads, 95 % "
@@ -79,7 +79,7 @@ def obs_20x():
     causal = np.concatenate(list(_counts().values()))[:, 0]
     smaller = 1 / (1 - causal.mean())
     low, _ = bootstrap(retained)
-    return Finding(
+    return CheckFinding(
         REPRODUCED if low >= SPARSE else NOT_REPRODUCED,
         f"The arithmetic is 1/(1 - 0.95) = {1 / (1 - SPARSE):.0f}. But entries below 1 % of a "
         "row's maximum add up, and each row has its own: with 5 % of the tokens even the optimal "
@@ -104,7 +104,7 @@ def obs_early_bias():
         early_mean.append(_early_share(total / seen, count))
         first_four.append(total[:4].sum() / total.sum())
     low, _ = bootstrap(early)
-    return Finding(
+    return CheckFinding(
         REPRODUCED if low > 2 * EARLY else NOT_REPRODUCED,
         f"Of the {HEAVY:.0%} of tokens with most accumulated attention {interval_text(early)} are "
         f"among the first {EARLY:.0%} of positions (chance: {EARLY:.2f}). Ranked by the mean over "

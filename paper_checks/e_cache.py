@@ -6,8 +6,8 @@ Open-loop: the share of the recorded attention retained, and the error of each a
 import functools
 
 from h2o_theory.engine import replay
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
-from h2o_theory.paper_checks.recorded import bootstrap, committed_trace, described, interval_text
+from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, CheckFinding
+from paper_checks.recorded import bootstrap, committed_trace, described, interval_text
 
 __all__ = ["obs_spatten", "open_loop"]
 
@@ -44,7 +44,7 @@ def obs_spatten():
     """One set per head by accumulated attention, against one set for all heads and layers."""
     gap = _difference("heavy", "spatten", "mass")
     low, _ = bootstrap(gap)
-    return Finding(
+    return CheckFinding(
         REPRODUCED if low > 0 else NOT_REPRODUCED,
         f"At {BUDGET}, accumulated attention without a recent window on both sides: a set per head "
         f"retains {interval_text(_replayed()['heavy']['mass'])} of the attention, one set by "

@@ -11,9 +11,9 @@ from h2o_theory.experiments.quantised import quantised_cache
 from h2o_theory.experiments.removal import mask_heavy_hitters
 from h2o_theory.experiments.sparse import sparse_masks
 from h2o_theory.experiments.streaming import long_text
-from h2o_theory.paper_checks.e_cache import open_loop
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, OUT_OF_REACH, REPRODUCED, Finding
-from h2o_theory.paper_checks.running_model import (
+from paper_checks.e_cache import open_loop
+from paper_checks.finding import NOT_REPRODUCED, OUT_OF_REACH, REPRODUCED, CheckFinding
+from paper_checks.running_model import (
     ALL_WINDOWS,
     BUDGET,
     LONG,
@@ -61,7 +61,7 @@ def obs_h2o_20():
     """H2O and recency alone at 20 %, against the full cache."""
     found = arms_at_budget()
     h2o, recent = found.finding("h2o"), found.finding("recent")
-    return Finding(
+    return CheckFinding(
         _verdict(h2o["high"] < CLOSE and recent["low"] > COLLAPSE),
         f"At {BUDGET} H2O costs {said(h2o)} nats per token over the full cache (close: below "
         f"{CLOSE}), recent tokens alone {said(recent)} (collapse: above {COLLAPSE}).",
@@ -80,7 +80,7 @@ def obs_ablation():
         "each alone loses": min(heavy["low"], recent["low"]) > CLOSE,
         "heavy hitters alone beat recent tokens alone": order["high"] < 0,
     }
-    return Finding(
+    return CheckFinding(
         _verdict(all(parts.values())),
         f"At {BUDGET} over the full cache: both {said(h2o)}, heavy hitters alone {said(heavy)}, "
         f"recent tokens alone {said(recent)}; heavy over recent {said(order)}. "
@@ -99,7 +99,7 @@ def _perplexities(labels):
 def obs_average():
     """Scores averaged over the rows a key has been seen by, against the plain sum."""
     order = arms_at_budget().finding("h2o:score=mean", "h2o")
-    return Finding(
+    return CheckFinding(
         _verdict(order["low"] > 0),
         f"At {BUDGET} averaging costs {said(order, 4)} nats per token more than summing: "
         f"{'worse, as stated' if order['low'] > 0 else 'not worse'} on this text.",
@@ -112,7 +112,7 @@ def obs_local_global():
     """H2O's running scores, against a schedule by the scores of the whole text."""
     found = local_against_global(study(), budget=BUDGET).findings
     order = found["local over global"]
-    return Finding(
+    return CheckFinding(
         _verdict(order["high"] < CLOSE),
         f"At {BUDGET} local scores cost {said(order)} nats per token more than scores of the whole "
         f"text, taken from a recording of the full cache (as well: below {CLOSE}).",
@@ -129,7 +129,7 @@ def obs_removal():
     heavy = found[f"{m} heavy hitters"]
     order = found[f"{m} heavy hitters over {m} random neighbours"]
     but_sinks, recent = found[f"{m} heavy hitters but sinks"], found[f"{m} most recent"]
-    return Finding(
+    return CheckFinding(
         _verdict(heavy["low"] > COLLAPSE and order["low"] > 0),
         f"Hiding the {m} keys of each head with most accumulated attention costs {said(heavy)} "
         f"nats per token (ruin: above {COLLAPSE}), {said(order)} more than as many random keys "
@@ -146,7 +146,7 @@ def obs_streaming():
     other = longer_study()
     order = long_text(other, budget=LONGER_STREAM).findings
     before, gap = (found["h2o over sinks + recent"] for found in (short, order))
-    return Finding(
+    return CheckFinding(
         _verdict(gap["high"] < 0),
         f"H2O's loss over that of four sinks and a window: {said(before)} nats per token at "
         f"{STREAM} entries and T = {LONG}, but {said(gap)} at {LONGER_STREAM} entries and "
@@ -160,7 +160,7 @@ def obs_quant():
     """4-bit keys and values, H2O, and both."""
     found = quantised_cache(study(), budget=BUDGET).findings
     extra = found["interaction"]
-    return Finding(
+    return CheckFinding(
         _verdict(extra["high"] < NO_LOSS),
         f"What H2O at {BUDGET} and 4 bits cost together beyond the sum of the two: "
         f"{said(extra, 4)} nats per token (no loss: below {NO_LOSS}).",
@@ -181,7 +181,7 @@ def obs_sparse_transformer():
     mended = all(
         found[f"{name} with heavy hitters"]["high"] < CLOSE for name in ("strided", "fixed")
     )
-    return Finding(
+    return CheckFinding(
         _verdict(failed and mended),
         f"At {BUDGET} of the keys: "
         + "; ".join(
@@ -199,7 +199,7 @@ def obs_topk():
     """The top k keys of each row, and half of them given to heavy hitters."""
     found = _masks()
     gain = found["topk: heavy hitters over none"]
-    return Finding(
+    return CheckFinding(
         _verdict(gain["high"] < 0),
         f"At {BUDGET} of the keys the top k of each row cost {said(found['topk'], 4)} nats per "
         f"token over the full cache; with half of them heavy hitters {said(gain, 4)} more. "
@@ -233,4 +233,4 @@ def obs_diversity():
 
 
 def _not_run(reason):
-    return Finding(OUT_OF_REACH, reason, "nothing was run")
+    return CheckFinding(OUT_OF_REACH, reason, "nothing was run")

@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 
 from h2o_theory.optimum import belady_min
-from h2o_theory.paper_checks.attention_matrices import matrices
-from h2o_theory.paper_checks.finding import FAILS, HOLDS, Finding
+from paper_checks.attention_matrices import matrices
+from paper_checks.finding import FAILS, HOLDS, CheckFinding
 
 __all__ = ["obs_belady"]
 
@@ -24,7 +24,7 @@ def obs_belady():
                 tried += 1
                 wrong += belady_min(accesses, budget).hits != _most_hits(accesses, budget)
     instance, looked_at = _smallest_loss()
-    return Finding(
+    return CheckFinding(
         HOLDS if wrong == 0 and instance else FAILS,
         "With refetching, evicting what is needed farthest in the future has the most hits on "
         f"every access pattern tried ({wrong} exceptions). For a KV cache, where evicted keys are "

@@ -7,8 +7,6 @@ import numpy as np
 from h2o_theory.analysis.graph import centralities, cooccurrence_graph
 from h2o_theory.analysis.pieces import token_bytes
 from h2o_theory.analysis.words import words_of
-from h2o_theory.paper_checks.finding import NOT_REPRODUCED, REPRODUCED, Finding
-from h2o_theory.paper_checks.recorded import committed_trace, described, heads
 from h2o_theory.statistics import (
     compare_laws,
     fit_power_law,
@@ -16,6 +14,8 @@ from h2o_theory.statistics import (
     partial_spearman,
     spearman,
 )
+from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, CheckFinding
+from paper_checks.recorded import committed_trace, described, heads
 
 __all__ = ["obs_cooccurrence", "obs_power_law"]
 
@@ -68,7 +68,7 @@ def obs_power_law():
             "ratios (p): "
             + ", ".join(f"{test.alternative} {test.log_ratio:.2f} ({test.p:.2f})" for test in tests)
         )
-    return Finding(
+    return CheckFinding(
         REPRODUCED if possible[0] and possible[1] else NOT_REPRODUCED,
         f"A power law of the upper tail is {_word(possible[0])} for words and "
         f"{_word(possible[1])} for positions without the first {N_SINK}. By word: "
@@ -102,7 +102,7 @@ def obs_cooccurrence():
     controls = [frequency[kept], position, exposure]
     partial = partial_spearman(degree, attention, controls)
     by_frequency = spearman(frequency[kept].astype(float), attention)
-    return Finding(
+    return CheckFinding(
         REPRODUCED if plain.low > STRONG else NOT_REPRODUCED,
         f"Spearman's correlation of a word's attention with its co-occurrence count is "
         f"{plain.value:.2f} [{plain.low:.2f}, {plain.high:.2f}] (strong: above {STRONG}); with "

@@ -13,7 +13,7 @@ __all__ = [
     "REPRODUCED",
     "VACUOUS",
     "VERDICTS",
-    "Finding",
+    "CheckFinding",
     "judge",
     "plain",
 ]
@@ -40,7 +40,7 @@ VERDICTS = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """The outcome of one check.
 
     Attributes

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from h2o_theory.paper_checks.finding import FAILS, VERDICTS, Finding, plain
-from h2o_theory.paper_checks.register import Statement
+from paper_checks.finding import FAILS, VERDICTS, CheckFinding, plain
+from paper_checks.register import Statement
 
 __all__ = ["Outcome", "summary"]
 
@@ -16,14 +16,14 @@ class Outcome:
     Attributes
     ----------
     statement : Statement
-    finding : Finding or None
+    finding : CheckFinding or None
         None if the check could not run.
     reason : str
         Why it could not.
     """
 
     statement: Statement
-    finding: Finding | None
+    finding: CheckFinding | None
     reason: str = ""
 
     @property

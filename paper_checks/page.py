@@ -11,8 +11,8 @@ import jinja2
 
 import h2o_theory
 from h2o_theory.errors import BadArgument
-from h2o_theory.paper_checks.finding import VERDICTS
-from h2o_theory.paper_checks.outcome import summary
+from paper_checks.finding import VERDICTS
+from paper_checks.outcome import summary
 
 __all__ = ["write_page"]
 

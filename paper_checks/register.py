@@ -89,7 +89,7 @@ def select(statements, ids):
 
 
 def run_check(statement):
-    """Run the check of a row and return its :class:`Finding`.
+    """Run the check of a row and return its :class:`CheckFinding`.
 
     Raises
     ------

@@ -1,8 +1,12 @@
 """Fixtures shared by the tests."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+# Tiny models have nothing to share out, and threads that wait for each other burn CPU time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

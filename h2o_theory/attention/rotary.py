@@ -1,11 +1,16 @@
 """Rotary position embedding, to take the position out of recorded queries and keys."""
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from h2o_theory.annotations import FloatArray
 
 __all__ = ["rotate"]
 
 
-def rotate(vectors, positions, theta, width=None):
+def rotate(
+    vectors: ArrayLike, positions: ArrayLike, theta: float, width: int | None = None
+) -> FloatArray:
     r"""Turn each pair of coordinates by an angle proportional to a position.
 
     .. math:: \begin{pmatrix} y_f \\ y_{f+w/2} \end{pmatrix} =

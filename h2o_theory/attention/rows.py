@@ -1,11 +1,18 @@
 """Attention rows recomputed from queries and keys, and their renormalisation over a visible set."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from h2o_theory.annotations import FloatArray
 
 __all__ = ["attention_logits", "attention_rows", "renormalise", "softmax_rows"]
 
 
-def attention_logits(queries, keys, scaling, softcap=None):
+def attention_logits(
+    queries: ArrayLike, keys: ArrayLike, scaling: float, softcap: float | None = None
+) -> FloatArray:
     r"""Logits before the softmax, :math:`\mathrm{cap}(\text{scaling} \cdot \langle q, k \rangle)`.
 
     Parameters
@@ -31,7 +38,9 @@ def attention_logits(queries, keys, scaling, softcap=None):
     return logits
 
 
-def softmax_rows(logits, lo, hi, sinks=None):
+def softmax_rows(
+    logits: FloatArray, lo: ArrayLike, hi: ArrayLike, sinks: ArrayLike | None = None
+) -> FloatArray:
     r"""Softmax of each row over the keys it may see.
 
     .. math::
@@ -68,7 +77,15 @@ def softmax_rows(logits, lo, hi, sinks=None):
     return logits
 
 
-def attention_rows(queries, keys, lo, hi, scaling, softcap=None, sinks=None):
+def attention_rows(
+    queries: NDArray[Any],
+    keys: NDArray[Any],
+    lo: ArrayLike,
+    hi: ArrayLike,
+    scaling: float,
+    softcap: float | None = None,
+    sinks: ArrayLike | None = None,
+) -> FloatArray:
     r"""Softmax attention rows of a group of query heads over the keys each row may see.
 
     :func:`softmax_rows` of :func:`attention_logits`; the parameters are theirs.
@@ -92,7 +109,9 @@ def attention_rows(queries, keys, lo, hi, scaling, softcap=None, sinks=None):
     return rows
 
 
-def renormalise(rows, visible, sink_share=0.0):
+def renormalise(
+    rows: ArrayLike, visible: NDArray[np.bool_], sink_share: float | FloatArray = 0.0
+) -> FloatArray:
     r"""Rows as a cache holding only the visible keys computes them.
 
     .. math:: \hat A[.., t, j] = \frac{A[.., t, j]}{\sigma_t + \sum_{i \in S_t} A[.., t, i]}

@@ -1,8 +1,10 @@
 """Sparsity of attention, in the two countings that the literature mixes up."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["SPARSITY_THRESHOLD", "SparsityCount", "count_sparse"]
 
@@ -28,18 +30,18 @@ class SparsityCount:
     causal: int = 0
     square: int = 0
 
-    def __add__(self, other):
+    def __add__(self, other: "SparsityCount") -> "SparsityCount":
         return SparsityCount(
             self.below + other.below, self.causal + other.causal, self.square + other.square
         )
 
     @property
-    def causal_share(self):
+    def causal_share(self) -> float:
         """Sparse share of the causal entries alone."""
         return self.below / self.causal
 
     @property
-    def square_share(self):
+    def square_share(self) -> float:
         """Sparse share of the whole T x T square, where every future entry is a zero.
 
         About one half even for uniform attention, which is why it must not be quoted alone.
@@ -47,7 +49,9 @@ class SparsityCount:
         return (self.below + self.square - self.causal) / self.square
 
 
-def count_sparse(rows, start, threshold=SPARSITY_THRESHOLD):
+def count_sparse(
+    rows: NDArray[Any], start: int, threshold: float = SPARSITY_THRESHOLD
+) -> SparsityCount:
     r"""Count entries with :math:`A[g,t,j] < \text{threshold} \cdot \max_i A[g,t,i]`.
 
     Parameters

@@ -6,9 +6,9 @@ import pandas as pd
 
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.paper_checks import load_register, run_check, select
-from h2o_theory.paper_checks.outcome import Outcome, summary
 from h2o_theory.report import refuse_existing
+from paper_checks import load_register, run_check, select
+from paper_checks.outcome import Outcome, summary
 
 __all__ = ["add_parser"]
 
@@ -53,7 +53,7 @@ def run(arguments):
     else:
         _print(outcomes, arguments.long)
     if arguments.html:
-        from h2o_theory.paper_checks.page import write_page
+        from paper_checks.page import write_page
 
         say(f"page: {write_page(outcomes, arguments.html)}")
     if any(outcome.drifted for outcome in outcomes):

@@ -24,8 +24,8 @@ def add_parser(verbs):
         help="run one of the paper's experiments in the model, with intervals",
         description="ladder: loss against budget. removal: hiding heavy hitters. statistics: "
         "local or global scores. streaming: a long text. quantised: 4-bit keys and values. masks: "
-        "sparse patterns with heavy hitters. choice: multiple choice, by default on questions of "
-        "our own that check the plumbing. fidelity: what the replay predicts. Finished cells under "
+        "sparse patterns with heavy hitters. choice: multiple choice on a task of "
+        "lm-evaluation-harness. fidelity: what the replay predicts. Finished cells under "
         "--out are not computed again.",
         epilog="example: h2o-theory experiment ladder --windows 2 --out experiments",
     )
@@ -142,23 +142,15 @@ def _options(experiment, arguments):
 
 def _questions(arguments):
     """What the experiment is to ask, as its keyword arguments."""
-    from h2o_theory.experiments.choice import own_questions
     from h2o_theory.experiments.harness import questions_from_harness
 
     shots = integers(_SHOTS if arguments.shots is None else arguments.shots, "--shots")
-    if arguments.task is not None:
-        questions = questions_from_harness(
-            arguments.task, shots=shots, limit=arguments.limit, folder=arguments.task_folder
-        )
-        return {"questions": questions, "task": arguments.task}
-    for option in ("task_folder", "limit"):
-        if getattr(arguments, option) is not None:
-            raise BadArgument(
-                "this belongs to a task",
-                where="--" + option.replace("_", "-"),
-                hint="Name one with --task",
-            )
-    return {"questions": own_questions(shots)}
+    if arguments.task is None:
+        raise BadArgument("choice needs a task to take its questions from", hint="Give --task")
+    questions = questions_from_harness(
+        arguments.task, shots=shots, limit=arguments.limit, folder=arguments.task_folder
+    )
+    return {"questions": questions, "task": arguments.task}
 
 
 def _draw(result, path):

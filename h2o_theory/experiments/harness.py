@@ -6,7 +6,7 @@ from pathlib import Path
 
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, H2OTheoryError, TaskError, UnknownTask
-from h2o_theory.experiments.choice import Question
+from h2o_theory.experiments.questions import Question
 
 __all__ = ["questions_from_harness"]
 

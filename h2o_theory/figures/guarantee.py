@@ -36,7 +36,7 @@ def guarantee_figure(guarantee):
 
     Parameters
     ----------
-    guarantee : h2o_theory.guarantee.Guarantee
+    guarantee : h2o_theory.guarantee.MeasuredGuarantee
 
     Returns
     -------

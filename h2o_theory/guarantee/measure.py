@@ -1,12 +1,17 @@
 """Measure the guarantee of a policy on recorded rows."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from h2o_theory.annotations import FloatArray, IntArray, Progress
 from h2o_theory.engine import schedules
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.guarantee.tables import Guarantee, head_summary, step_table
+from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
+from h2o_theory.optimum.shapes import Shape
 from h2o_theory.policies import parse_budgets, parse_policies
 from h2o_theory.submodular import (
     READINGS,
@@ -14,6 +19,8 @@ from h2o_theory.submodular import (
     measure_conditions,
     steps_with_a_choice,
 )
+from h2o_theory.submodular.dynamic import DynamicFunction
+from h2o_theory.trace import Trace
 
 __all__ = ["measure_guarantee"]
 
@@ -21,19 +28,19 @@ _TWINS = {"row": "row_cached", "accumulated": "accumulated_cached"}
 
 
 def measure_guarantee(
-    trace,
-    policy="h2o",
-    budget="10%",
-    function="accumulated",
+    trace: Trace,
+    policy: Any = "h2o",
+    budget: str | int = "10%",
+    function: str | Callable[..., DynamicFunction] = "accumulated",
     *,
-    shape=None,
-    approximate="cached",
-    prefill=0,
-    layers=None,
-    kv_heads=None,
-    seed=0,
-    progress=None,
-):
+    shape: Shape | None = None,
+    approximate: str | Callable[..., DynamicFunction] | None = "cached",
+    prefill: int = 0,
+    layers: list[int] | None = None,
+    kv_heads: list[int] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> MeasuredGuarantee:
     r"""What the H2O paper's guarantee says of a policy on recorded rows, and what follows instead.
 
     At each step after the cache is full: the value of the policy's set, the best value of the step
@@ -70,7 +77,7 @@ def measure_guarantee(
 
     Returns
     -------
-    Guarantee
+    MeasuredGuarantee
 
     Raises
     ------
@@ -106,7 +113,7 @@ def measure_guarantee(
         names = conditions.exact, conditions.approximate
         if progress:
             progress(done, len(heads), "guarantee")
-    return Guarantee(
+    return MeasuredGuarantee(
         steps=pd.concat(steps, ignore_index=True),
         heads=pd.DataFrame(summaries),
         policy=policy.name,
@@ -123,7 +130,7 @@ def measure_guarantee(
     )
 
 
-def _one_policy(policy):
+def _one_policy(policy: Any) -> Any:
     """The one policy, which has to evict."""
     found = parse_policies(policy)
     if len(found) != 1:
@@ -140,7 +147,7 @@ def _one_policy(policy):
     return found[0]
 
 
-def _one_budget(budget):
+def _one_budget(budget: str | int) -> Any:
     found = parse_budgets(budget)
     if len(found) != 1:
         raise BadBudget(
@@ -149,17 +156,19 @@ def _one_budget(budget):
     return found[0]
 
 
-def _require_function(function, name, names):
+def _require_function(function: Any, name: str, names: Sequence[str]) -> None:
     if not callable(function) and function not in names:
         raise BadArgument(
             "no such reading of f", where=name, got=repr(function), expected=", ".join(names)
         )
 
 
-def _functions(function, approximate, shape, rows, evicted_at):
+def _functions(
+    function: Any, approximate: Any, shape: Shape | None, rows: FloatArray, evicted_at: IntArray
+) -> tuple[DynamicFunction, DynamicFunction | None]:
     """f, and f~ or None where it is f."""
 
-    def made(wanted):
+    def made(wanted: Any) -> DynamicFunction:
         if callable(wanted):
             return wanted(rows, evicted_at)
         return make_reading(wanted, rows, shape=shape, evicted_at=evicted_at)

@@ -1,6 +1,7 @@
 """What was measured of the guarantee, as two tables: one row per step, one row per head."""
 
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from h2o_theory.submodular import (
     paper_premises,
 )
 
-__all__ = ["Guarantee", "head_summary", "step_table"]
+__all__ = ["MeasuredGuarantee", "head_summary", "step_table"]
 
 _ROUNDING = 1e-9
 _PER_STEP = tuple(field.name for field in fields(Conditions) if field.type is np.ndarray)
@@ -20,7 +21,7 @@ _BOUNDS = tuple(field.name for field in fields(GuaranteeBounds) if field.name !=
 
 
 @dataclass(frozen=True, eq=False)
-class Guarantee:
+class MeasuredGuarantee:
     """The guarantee along one policy's schedule on the chosen heads of a trace.
 
     Attributes
@@ -66,8 +67,8 @@ class Guarantee:
     model: str
 
 
-def step_table(layer, kv_head, conditions):
-    """One head's rows of :attr:`Guarantee.steps`."""
+def step_table(layer: int, kv_head: int, conditions: Conditions) -> pd.DataFrame:
+    """One head's rows of :attr:`MeasuredGuarantee.steps`."""
     bounds = guarantee_bounds(conditions)
     columns = {"layer": layer, "kv_head": kv_head}
     columns |= {name: getattr(conditions, name) for name in _PER_STEP}
@@ -78,8 +79,10 @@ def step_table(layer, kv_head, conditions):
     return table
 
 
-def head_summary(layer, kv_head, conditions, steps):
-    """One head's row of :attr:`Guarantee.heads`."""
+def head_summary(
+    layer: int, kv_head: int, conditions: Conditions, steps: pd.DataFrame
+) -> dict[str, Any]:
+    """One head's row of :attr:`MeasuredGuarantee.heads`."""
     half = steps["repaired"].to_numpy() < steps["ratio"].to_numpy() / 2
     last = steps.iloc[-1]
     return {

@@ -8,25 +8,17 @@ Rows of one kv_head (mean over its query heads) go through :func:`to_fixed_point
 - :func:`protect` reduces a protected recent window and sinks to the plain problem;
 - :func:`split_budget` divides a total over heads, :func:`pooled_bound` says what more is possible;
 - :func:`belady_min` and :func:`weighted_paging` solve paging, where entries can be fetched back;
-- :func:`concave_optimum` and :func:`concave_interval` take rows with diminishing returns;
-- :func:`heavy_hitters` and others make rows up; :func:`trap` and :func:`lookalikes` are hard ones.
+- :func:`concave_optimum` and :func:`concave_interval` take rows with diminishing returns.
+
+Rows of known character to try it on are made by :mod:`h2o_theory.instances`.
 """
 
-from h2o_theory.optimum.adversarial import (
-    TRAPS,
-    OnlineLimit,
-    lookalikes,
-    online_limit,
-    surprise,
-    trap,
-)
 from h2o_theory.optimum.certificate import Certificate, check_certificate
 from h2o_theory.optimum.concave import ConcaveInterval, concave_interval, concave_upper
 from h2o_theory.optimum.concave_milp import concave_optimum
 from h2o_theory.optimum.curve import BudgetCurve, optimum_curve
 from h2o_theory.optimum.fixed_point import FRACTION_BITS, to_fixed_point
-from h2o_theory.optimum.instances import drift, heavy_hitters, local, needle, tie_rich
-from h2o_theory.optimum.interval import Interval, optimum_interval
+from h2o_theory.optimum.interval import OptimumInterval, optimum_interval
 from h2o_theory.optimum.paging import Paging, belady_min, weighted_paging
 from h2o_theory.optimum.pooled import PooledBound, pooled_bound
 from h2o_theory.optimum.protect import Protected, protect
@@ -37,12 +29,10 @@ from h2o_theory.optimum.split import Split, split_budget
 
 __all__ = [
     "FRACTION_BITS",
-    "TRAPS",
     "BudgetCurve",
     "Certificate",
     "ConcaveInterval",
-    "Interval",
-    "OnlineLimit",
+    "OptimumInterval",
     "Paging",
     "PooledBound",
     "Protected",
@@ -55,14 +45,8 @@ __all__ = [
     "concave_interval",
     "concave_optimum",
     "concave_upper",
-    "drift",
-    "heavy_hitters",
     "linear",
-    "local",
     "log_saturation",
-    "lookalikes",
-    "needle",
-    "online_limit",
     "optimum_at",
     "optimum_curve",
     "optimum_interval",
@@ -70,9 +54,6 @@ __all__ = [
     "protect",
     "split_budget",
     "square_root",
-    "surprise",
-    "tie_rich",
     "to_fixed_point",
-    "trap",
     "weighted_paging",
 ]

@@ -1,13 +1,14 @@
 """Budgets and prefill lengths as the functions of this package take them."""
 
 from operator import index
+from typing import SupportsIndex
 
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 
 __all__ = ["require_at_least", "require_budget", "require_integer", "require_prefill"]
 
 
-def require_integer(number, name):
+def require_integer(number: SupportsIndex, name: str) -> int:
     """``number`` as an int, or a named refusal."""
     try:
         return index(number)
@@ -17,7 +18,7 @@ def require_integer(number, name):
         ) from None
 
 
-def require_budget(budget, largest, name):
+def require_budget(budget: SupportsIndex, largest: int, name: str) -> int:
     """A budget in 1 .. largest."""
     budget = require_integer(budget, name)
     if not 1 <= budget <= largest:
@@ -30,7 +31,7 @@ def require_budget(budget, largest, name):
     return budget
 
 
-def require_prefill(prefill, tokens):
+def require_prefill(prefill: SupportsIndex, tokens: int) -> int:
     """A prefill length in 0 .. T."""
     prefill = require_integer(prefill, "prefill")
     if not 0 <= prefill <= tokens:
@@ -40,7 +41,7 @@ def require_prefill(prefill, tokens):
     return prefill
 
 
-def require_at_least(number, least, name):
+def require_at_least(number: SupportsIndex, least: int, name: str) -> int:
     """An integer of at least ``least``."""
     number = require_integer(number, name)
     if number < least:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.optimum.fixed_point import TOTAL_LIMIT, require_fixed_point
+from h2o_theory.optimum.schedule import Schedule
 
 __all__ = ["Certificate", "check_certificate"]
 
@@ -48,7 +50,7 @@ class Certificate:
     message: str
 
 
-def check_certificate(fixed, schedule):
+def check_certificate(fixed: IntArray, schedule: Schedule) -> Certificate:
     """Check from the rows alone that a schedule is feasible, worth what it says, and optimal.
 
     Parameters
@@ -92,7 +94,7 @@ def check_certificate(fixed, schedule):
     return Certificate(feasible, value, bound, gap, not faults, message)
 
 
-def _faults_of_budget(schedule, tokens):
+def _faults_of_budget(schedule: Schedule, tokens: int) -> list[str]:
     """Budget and prefill have to make sense before anything else can be read."""
     faults = []
     if schedule.budget not in range(1, tokens + 1):
@@ -102,7 +104,7 @@ def _faults_of_budget(schedule, tokens):
     return faults
 
 
-def _value(fixed, schedule):
+def _value(fixed: IntArray, schedule: Schedule) -> tuple[int | None, list[str]]:
     """Retained mass from the rows (None if unreadable), and the ways the schedule is infeasible."""
     tokens, prefill = fixed.shape[0], schedule.prefill
     evicted_at = np.asarray(schedule.evicted_at)
@@ -124,7 +126,7 @@ def _value(fixed, schedule):
     return value, faults
 
 
-def _bound(fixed, schedule):
+def _bound(fixed: IntArray, schedule: Schedule) -> tuple[int | None, list[str]]:
     """The dual bound of the prices (None if they prove nothing), and what is wrong with them."""
     tokens = fixed.shape[0]
     first = max(schedule.prefill, 1)

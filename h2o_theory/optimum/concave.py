@@ -8,7 +8,9 @@ But every line above h gives a problem that is linear again.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import (
     require_at_least,
@@ -72,17 +74,25 @@ class ConcaveInterval:
     prefill: int
 
     @property
-    def gap(self):
+    def gap(self) -> float:
         """``upper - lower``."""
         return self.upper - self.lower
 
     @property
-    def relative_gap(self):
+    def relative_gap(self) -> float:
         """The gap over the upper bound."""
         return self.gap / self.upper if self.upper else 0.0
 
 
-def concave_interval(mean_rows, budget, shape, *, prefill=0, rounds=20, time_limit=None):
+def concave_interval(
+    mean_rows: ArrayLike,
+    budget: int,
+    shape: Shape,
+    *,
+    prefill: int = 0,
+    rounds: int = 20,
+    time_limit: float | None = None,
+) -> ConcaveInterval:
     """Bound the largest sum over rows of a concave function of the retained mass, at any length.
 
     ``J_h = max sum_{t >= prefill} h(m_t)``, m_t the mass row t sees. For any slopes s >= 0 with
@@ -160,7 +170,9 @@ def concave_interval(mean_rows, budget, shape, *, prefill=0, rounds=20, time_lim
     )
 
 
-def concave_upper(mean_rows, budget, shape, slopes, *, prefill=0):
+def concave_upper(
+    mean_rows: ArrayLike, budget: int, shape: Shape, slopes: ArrayLike, *, prefill: int = 0
+) -> tuple[float, IntArray]:
     """The upper bound that the given slopes prove, and the schedule that it comes with.
 
     Parameters
@@ -196,7 +208,9 @@ def concave_upper(mean_rows, budget, shape, slopes, *, prefill=0):
     return float(upper), plan.evicted_at
 
 
-def usable_problem(mean_rows, budget, shape, prefill):
+def usable_problem(
+    mean_rows: ArrayLike, budget: int, shape: Shape, prefill: int
+) -> tuple[FloatArray, int, int]:
     """Rows in float64, the budget and the prefill, or a named refusal."""
     if not isinstance(shape, Shape):
         raise BadArgument(
@@ -210,7 +224,7 @@ def usable_problem(mean_rows, budget, shape, prefill):
     return rows, require_budget(budget, len(rows), "budget"), prefill
 
 
-def seen_masses(rows, evicted_at, prefill):
+def seen_masses(rows: FloatArray, evicted_at: IntArray, prefill: int) -> FloatArray:
     """float64 [T - prefill]: the mass that each scored row sees of a schedule."""
     steps = range(prefill, len(rows))
     return np.array([rows[t, : t + 1][evicted_at[: t + 1] >= t].sum() for t in steps])

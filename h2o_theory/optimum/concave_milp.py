@@ -1,18 +1,28 @@
 """The exact optimum of a concave row objective at small lengths, by mixed-integer programming."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.dependencies import require
 from h2o_theory.optimum.concave import TOLERANCE, ConcaveInterval, seen_masses, usable_problem
 from h2o_theory.optimum.deadline import Deadline
 from h2o_theory.optimum.schedule import first_shared_row, keep_slots_full
+from h2o_theory.optimum.shapes import Shape
 
 __all__ = ["concave_optimum"]
 
 _FIRST_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def concave_optimum(mean_rows, budget, shape, *, prefill=0, time_limit=None):
+def concave_optimum(
+    mean_rows: ArrayLike,
+    budget: int,
+    shape: Shape,
+    *,
+    prefill: int = 0,
+    time_limit: float | None = None,
+) -> ConcaveInterval:
     """Largest sum over rows of a concave function of the retained mass, for up to 128 tokens.
 
     ::
@@ -84,7 +94,7 @@ def concave_optimum(mean_rows, budget, shape, *, prefill=0, time_limit=None):
     )
 
 
-def _agree(lower, upper):
+def _agree(lower: float, upper: float) -> bool:
     """Whether a lower and an upper bound are the same, up to the solver's tolerance."""
     return upper - lower <= TOLERANCE * max(upper, 1.0)
 
@@ -92,7 +102,7 @@ def _agree(lower, upper):
 class _Programme:
     """The mixed-integer programme: u of each scored row, then x of each (row, older key)."""
 
-    def __init__(self, rows, budget, prefill):
+    def __init__(self, rows: FloatArray, budget: int, prefill: int) -> None:
         self._optimize, self._sparse = require("scipy.optimize"), require("scipy.sparse")
         self._tokens, self._budget, self._prefill = len(rows), budget, prefill
         first = first_shared_row(prefill)
@@ -113,13 +123,15 @@ class _Programme:
         columns = np.concatenate([column[t, j], column[t - 1, j]])
         self._add(pair, columns, np.repeat([1.0, -1.0], t.size), np.zeros(t.size))
 
-    def _add(self, row, column, coefficient, limits):
+    def _add(
+        self, row: IntArray, column: IntArray, coefficient: FloatArray | float, limits: FloatArray
+    ) -> None:
         """Constraints ``sum of coefficient * variable <= limit``; rows counted from 0."""
         coefficient = np.broadcast_to(coefficient, row.shape)
         self._entries.append((row + sum(map(len, self._limits)), column, coefficient))
         self._limits.append(limits)
 
-    def add_lines(self, shape, masses):
+    def add_lines(self, shape: Shape, masses: FloatArray) -> None:
         """Bound each u by the line above h whose slope is that of h at a mass."""
         slopes = shape.slope(masses)
         scored = np.arange(masses.size)
@@ -130,7 +142,7 @@ class _Programme:
         limits = shape.intercept(slopes, self._most) + slopes * self._own
         self._add(row, column, coefficient, limits)
 
-    def solve(self, seconds):
+    def solve(self, seconds: float) -> tuple[float, IntArray | None]:
         """Upper bound, and the schedule of the best solution found or None."""
         row, column, coefficient = map(np.concatenate, zip(*self._entries, strict=True))
         limits = np.concatenate(self._limits)

@@ -1,11 +1,12 @@
 """The exact offline optimum for every budget at once, with schedules and prices for some."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.optimum.arguments import require_budget, require_prefill
 from h2o_theory.optimum.fixed_point import FRACTION_BITS, require_fixed_point
 from h2o_theory.optimum.path import augment, build_network, empty_flow
@@ -39,24 +40,26 @@ class BudgetCurve:
     fraction_bits: int = FRACTION_BITS
 
     @property
-    def n_scored(self):
+    def n_scored(self) -> int:
         """Number of scored rows, ``T - prefill``."""
         return self.tokens - self.prefill
 
     @property
-    def gains(self):
+    def gains(self) -> IntArray:
         """int64 [max_budget - 1]: what budget k+1 adds to budget k, never increasing."""
         return np.diff(self.values)
 
     @property
-    def retained_mass(self):
+    def retained_mass(self) -> FloatArray:
         """float64 [max_budget]: mean retained mass of a scored row; NaN when no row is scored."""
         if self.n_scored == 0:
             return np.full(self.values.size, np.nan)
         return self.values / 2.0**self.fraction_bits / self.n_scored
 
 
-def optimum_curve(fixed, max_budget, *, budgets=(), prefill=0):
+def optimum_curve(
+    fixed: IntArray, max_budget: int, *, budgets: Iterable[int] = (), prefill: int = 0
+) -> BudgetCurve:
     """Largest retained mass of any eviction schedule, exactly, for every budget up to a largest.
 
     Over all retained sets with ``R_t`` a subset of ``S_t = R_{t-1} + {t}`` and ``|R_t| <= k-1``::
@@ -127,7 +130,9 @@ def optimum_curve(fixed, max_budget, *, budgets=(), prefill=0):
     return BudgetCurve(values, MappingProxyType(schedules), tokens, prefill)
 
 
-def _plans(fixed, gains, asked, first):
+def _plans(
+    fixed: IntArray, gains: IntArray, asked: Collection[int], first: int
+) -> dict[int, tuple[IntArray, IntArray]]:
     """Solve into ``gains``; return ``{budget: (last row that has to see each key, prices)}``."""
     tokens = fixed.shape[0]
     if first >= tokens:
@@ -145,7 +150,9 @@ def _plans(fixed, gains, asked, first):
     return plans
 
 
-def _schedule(budget, prefill, values, planned, prices):
+def _schedule(
+    budget: int, prefill: int, values: IntArray, planned: IntArray, prices: IntArray
+) -> Schedule:
     """Freeze one plan into a schedule."""
     evicted_at = keep_slots_full(planned, budget, prefill)
     evicted_at.flags.writeable = False

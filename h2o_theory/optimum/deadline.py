@@ -21,7 +21,7 @@ class Deadline:
         Not a number of at least 0.
     """
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float | None) -> None:
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if seconds is not None and (not number or not seconds >= 0):
             raise BadArgument(
@@ -33,11 +33,11 @@ class Deadline:
         self._end = float("inf") if seconds is None else monotonic() + seconds
 
     @property
-    def left(self):
+    def left(self) -> float:
         """Seconds left, at least 0."""
         return max(self._end - monotonic(), 0.0)
 
     @property
-    def passed(self):
+    def passed(self) -> bool:
         """Whether no time is left."""
         return self.left == 0.0

@@ -5,9 +5,13 @@ in floating point a settled node can look improvable by one unit in the last pla
 parent pointers then close a cycle.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike, NDArray
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import BadArgument, InvalidAttention
 
 __all__ = [
@@ -25,7 +29,7 @@ FRACTION_BITS = 36
 TOTAL_LIMIT = 2**60
 
 
-def to_fixed_point(mean_rows):
+def to_fixed_point(mean_rows: ArrayLike) -> IntArray:
     """Round the rows of one kv_head to multiples of 2**-36.
 
     ``fixed[t, j] = rint(mean_rows[t, j] * 2**36)``. Every later step is exact for these integers;
@@ -59,7 +63,7 @@ def to_fixed_point(mean_rows):
     return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")
 
 
-def require_rows(rows, name):
+def require_rows(rows: ArrayLike, name: str) -> NDArray[np.floating]:
     """Rows as an array of float32, if they are, or float64; refuses what is no causal attention."""
     rows = np.asarray(rows)
     _require_square(rows, name, "iuf", "real numbers")
@@ -77,7 +81,7 @@ def require_rows(rows, name):
     return rows
 
 
-def row_in_units(rows, t):
+def row_in_units(rows: NDArray[Any], t: int) -> IntArray:
     """What row t gives to the keys ``0 .. t``, int64: fixed point as it is, other rows rounded."""
     row = rows[t, : t + 1]
     if row.dtype.kind == "i":
@@ -85,7 +89,7 @@ def row_in_units(rows, t):
     return np.rint(row.astype(np.float64) * 2.0**FRACTION_BITS).astype(np.int64)
 
 
-def require_fixed_point(fixed):
+def require_fixed_point(fixed: ArrayLike) -> IntArray:
     """Return ``fixed`` as the C-contiguous int64 [T, T] the solver reads, or say what is wrong.
 
     Raises
@@ -102,7 +106,7 @@ def require_fixed_point(fixed):
     return fixed
 
 
-def _require_square(matrix, name, kinds, numbers):
+def _require_square(matrix: NDArray[Any], name: str, kinds: str, numbers: str) -> None:
     """Refuse anything but a [T, T] matrix, T >= 1, whose dtype kind is one of ``kinds``."""
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
     if not square or matrix.dtype.kind not in kinds:
@@ -114,7 +118,7 @@ def _require_square(matrix, name, kinds, numbers):
         )
 
 
-def _require_causal_mass(matrix, name, unit):
+def _require_causal_mass(matrix: NDArray[Any], name: str, unit: float) -> None:
     """Refuse negative entries, entries above the diagonal, and a total too large for int64.
 
     ``unit`` is the integer that stands for a mass of one. Nothing of size T^2 is allocated.

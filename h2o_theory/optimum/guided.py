@@ -1,12 +1,19 @@
 """The price-guided policy: from any prices to a schedule that a cache can follow."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from h2o_theory.annotations import IntArray
 
 __all__ = ["guided_schedule"]
 
 
-def guided_schedule(rows, budget, prefill, prices):
+def guided_schedule(
+    rows: NDArray[Any], budget: int, prefill: int, prices: NDArray[np.float32]
+) -> tuple[IntArray, float]:
     """Evict, whenever the cache is full, the entry of smallest net future value at the prices.
 
     With ``w_i(j)`` the net value that key j can still earn from step i on

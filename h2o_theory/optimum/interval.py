@@ -1,9 +1,12 @@
 """A certified interval around the optimum, for traces too long to solve exactly."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.optimum.arguments import (
     require_at_least,
     require_budget,
@@ -24,13 +27,13 @@ from h2o_theory.optimum.sums import (
     usable,
 )
 
-__all__ = ["Interval", "optimum_interval"]
+__all__ = ["OptimumInterval", "optimum_interval"]
 
 _STEPS_PER_SCHEDULE = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Interval:
+class OptimumInterval:
     """Proof that the optimum J_OPT(k) lies in ``lower .. upper``, both attained by what is here.
 
     Attributes
@@ -63,17 +66,17 @@ class Interval:
     fraction_bits: int = FRACTION_BITS
 
     @property
-    def gap(self):
+    def gap(self) -> int:
         """``upper - lower``, in the same units."""
         return self.upper - self.lower
 
     @property
-    def relative_gap(self):
+    def relative_gap(self) -> float:
         """The gap over the upper bound: the optimum is at most this share better than the lower."""
         return self.gap / self.upper if self.upper else 0.0
 
     @property
-    def retained_mass(self):
+    def retained_mass(self) -> tuple[float, float]:
         """(lower, upper) as mean retained mass of a scored row; NaN when no row is scored."""
         scored = self.tokens - self.schedule.prefill
         if scored == 0:
@@ -81,7 +84,14 @@ class Interval:
         return self.lower / UNIT / scored, self.upper / UNIT / scored
 
 
-def optimum_interval(rows, budget, *, prefill=0, steps=60, time_limit=None):
+def optimum_interval(
+    rows: ArrayLike,
+    budget: int,
+    *,
+    prefill: int = 0,
+    steps: int = 60,
+    time_limit: float | None = None,
+) -> OptimumInterval:
     """Bound the optimum of one budget from both sides in O(T^2) time a step, without solving it.
 
     For any prices ``lam >= 0`` of a slot in each row (:func:`check_certificate` has the bound)::
@@ -110,7 +120,7 @@ def optimum_interval(rows, budget, *, prefill=0, steps=60, time_limit=None):
 
     Returns
     -------
-    Interval
+    OptimumInterval
         ``check_certificate(to_fixed_point(rows), interval.schedule)`` recomputes both sides.
 
     Raises
@@ -148,10 +158,12 @@ def optimum_interval(rows, budget, *, prefill=0, steps=60, time_limit=None):
     evicted_at.flags.writeable = False
     prices.flags.writeable = False
     schedule = Schedule(budget, prefill, lower, evicted_at, prices, upper, method)
-    return Interval(lower, upper, schedule, status, taken, method, tokens)
+    return OptimumInterval(lower, upper, schedule, status, taken, method, tokens)
 
 
-def _search(rows, budget, prefill, masses, steps, end):
+def _search(
+    rows: NDArray[Any], budget: int, prefill: int, masses: IntArray, steps: int, end: Deadline
+) -> tuple[IntArray, IntArray, int]:
     """Prices int64 [N], a schedule, and the number of steps taken."""
     tokens, first, slots = len(rows), first_shared_row(prefill), budget - 1
     mass = int(masses.sum())

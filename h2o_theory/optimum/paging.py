@@ -8,9 +8,12 @@ is totally unimodular, and the optimum is a min-cost flow with one node per row 
 """
 
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_budget, require_prefill
 from h2o_theory.optimum.fixed_point import require_fixed_point
@@ -52,32 +55,32 @@ class Paging:
     method: str
 
     @property
-    def references(self):
+    def references(self) -> int:
         """Number of references by scored rows to keys other than their own."""
         return self.kept.size
 
     @property
-    def hits(self):
+    def hits(self) -> int:
         """References that find their key held."""
         return int(self.kept.sum())
 
     @property
-    def hit_rate(self):
+    def hit_rate(self) -> float:
         """Hits over references; NaN if there are none."""
         return self.hits / self.references if self.references else float("nan")
 
     @property
-    def saved(self):
+    def saved(self) -> int:
         """Total weight of the hits: what is optimal."""
         return sum(self.weights[self.kept].tolist())
 
     @property
-    def cost(self):
+    def cost(self) -> int:
         """Total weight of the misses."""
         return sum(self.weights[~self.kept].tolist())
 
     @property
-    def bound(self):
+    def bound(self) -> int:
         """No choice saves more: slots paid for, and what gaps save above their price; or None.
 
         ``(k-1) * sum(prices) + sum over gaps of max(0, weight - prices from start to end)``.
@@ -89,7 +92,7 @@ class Paging:
         return (self.budget - 1) * int(paid[-1]) + sum(above.tolist())
 
 
-def belady_min(accesses, budget, *, prefill=0):
+def belady_min(accesses: ArrayLike, budget: int, *, prefill: int = 0) -> Paging:
     """Fewest misses with refetch and bypass: hold what is referenced again soonest.
 
     Whenever more than k-1 keys are to be held between two rows, drop the one whose next reference
@@ -140,7 +143,7 @@ def belady_min(accesses, budget, *, prefill=0):
     return _frozen(budget, prefill, gaps, kept, None, "Belady MIN with bypass")
 
 
-def weighted_paging(weights, budget, *, prefill=0):
+def weighted_paging(weights: ArrayLike, budget: int, *, prefill: int = 0) -> Paging:
     """Largest saving with refetch and bypass when reloads have different costs, exactly.
 
     ::
@@ -185,7 +188,9 @@ def weighted_paging(weights, budget, *, prefill=0):
     return paging
 
 
-def _gaps(weights, budget, prefill):
+def _gaps(
+    weights: IntArray, budget: SupportsIndex, prefill: SupportsIndex
+) -> tuple[int, int, tuple[IntArray, ...]]:
     """Budget, prefill and gaps (keys, starts, ends, weights), sorted by start, then by key."""
     weights = require_fixed_point(weights)
     tokens = len(weights)
@@ -201,7 +206,14 @@ def _gaps(weights, budget, prefill):
     return budget, prefill, (keys, starts, ends, weights[ends, keys])
 
 
-def _frozen(budget, prefill, gaps, kept, prices, method):
+def _frozen(
+    budget: int,
+    prefill: int,
+    gaps: tuple[IntArray, ...],
+    kept: NDArray[np.bool_],
+    prices: IntArray | None,
+    method: str,
+) -> Paging:
     """The result, its arrays read-only."""
     for array in (*gaps, kept, *(() if prices is None else (prices,))):
         array.flags.writeable = False

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.kernels import kernel
 from h2o_theory.optimum.scan import CHUNK, SETTLED, holds, nearest_distance, relax
 
@@ -55,7 +56,7 @@ class Flow(NamedTuple):
     potential: np.ndarray
 
 
-def build_network(fixed, first):
+def build_network(fixed: IntArray, first: int) -> Network:
     """Network of the scored rows ``first .. T-1``, at least one of them.
 
     Token j = 0..T-2 arrives at node ``max(j + 1 - first, 0)``. O(T^2) time; about 4 T^2 bytes.
@@ -70,7 +71,7 @@ def build_network(fixed, first):
     return Network(sums, offset, arrival)
 
 
-def empty_flow(fixed, first, network):
+def empty_flow(fixed: IntArray, first: int, network: Network) -> Flow:
     """No unit sent yet; prices that no token can pay: the whole mass of each row."""
     row_mass = fixed[first:].sum(axis=1) - fixed.diagonal()[first:]
     potential = np.concatenate([[0], np.cumsum(row_mass)])

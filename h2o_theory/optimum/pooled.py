@@ -1,9 +1,13 @@
 """What heads that share one pool of slots, moving them at will, could retain at most."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.optimum.arguments import (
     require_at_least,
@@ -49,14 +53,21 @@ class PooledBound:
     fraction_bits: int = FRACTION_BITS
 
     @property
-    def retained_mass(self):
+    def retained_mass(self) -> float:
         """The bound as mean retained mass of a scored row; NaN if there is none."""
         if self.n_scored == 0:
             return float("nan")
         return self.upper / 2.0**self.fraction_bits / self.n_scored
 
 
-def pooled_bound(heads, total, *, prefill=0, steps=60, time_limit=None):
+def pooled_bound(
+    heads: Sequence[ArrayLike] | NDArray[Any],
+    total: int,
+    *,
+    prefill: int = 0,
+    steps: int = 60,
+    time_limit: float | None = None,
+) -> PooledBound:
     """Bound what any division of a total budget over heads retains, also one that changes by row.
 
     The slots of all heads form one pool: ``sum_h |S_t^h| <= total`` in each scored row. With one
@@ -124,7 +135,7 @@ def pooled_bound(heads, total, *, prefill=0, steps=60, time_limit=None):
     return PooledBound(upper, prices, total, status, taken, len(rows) * (tokens - prefill))
 
 
-def _usable_total(total, heads, tokens):
+def _usable_total(total: int, heads: int, tokens: int) -> int:
     """A total budget in H .. H T."""
     total = require_integer(total, "total")
     if not heads <= total <= heads * tokens:
@@ -137,7 +148,15 @@ def _usable_total(total, heads, tokens):
     return total
 
 
-def _prices(heads, rows, slots, first, masses, steps, end):
+def _prices(
+    heads: Sequence[ArrayLike] | NDArray[Any],
+    rows: list[NDArray[Any]],
+    slots: int,
+    first: int,
+    masses: IntArray,
+    steps: int,
+    end: Deadline,
+) -> tuple[IntArray, int]:
     """Near-optimal prices int64 [N] and the number of steps taken."""
     mass = int(masses.sum())
     if slots == 0 or mass == 0:

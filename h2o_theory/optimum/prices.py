@@ -20,6 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from h2o_theory.annotations import IntArray
 
 __all__ = ["Pricing", "constant_price", "descend", "in_units", "new_pricing", "stay"]
 
@@ -45,7 +48,7 @@ class Pricing(NamedTuple):
     record: np.ndarray
 
 
-def new_pricing(rows, first):
+def new_pricing(rows: NDArray[np.float32], first: int) -> Pricing:
     """All prices zero, nothing decided."""
     heads, tokens, _ = rows.shape
     steps = tokens - first
@@ -59,7 +62,7 @@ def new_pricing(rows, first):
     )
 
 
-def in_units(prices, unit, mass):
+def in_units(prices: NDArray[np.floating], unit: float, mass: int) -> IntArray:
     """Prices as int64 multiples of ``1 / unit`` that sum to ``mass`` at most.
 
     Prices that sum to more bound nothing that the whole mass does not bound better; the limit

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.optimum.arguments import require_at_least, require_integer
 from h2o_theory.optimum.fixed_point import require_fixed_point
-from h2o_theory.optimum.schedule import keep_slots_full
+from h2o_theory.optimum.schedule import Schedule, keep_slots_full
 
 __all__ = ["Protected", "protect"]
 
@@ -32,11 +33,11 @@ class Protected:
     n_recent: int
 
     @property
-    def reserved(self):
+    def reserved(self) -> int:
         """Slots that protected entries take beside the query's own."""
         return self.n_sink + self.n_recent - 1
 
-    def reduced_budget(self, budget):
+    def reduced_budget(self, budget: int) -> int:
         """The budget of the equivalent problem, ``budget - reserved``.
 
         Raises
@@ -55,7 +56,7 @@ class Protected:
             )
         return budget - self.reserved
 
-    def original(self, schedule):
+    def original(self, schedule: Schedule) -> Schedule:
         """A schedule of the equivalent problem as one of the problem that was given.
 
         Same value, same rows, the budget that counts all entries. Its prices are those of the
@@ -80,7 +81,7 @@ class Protected:
         return replace(schedule, budget=budget, evicted_at=evicted_at)
 
 
-def protect(fixed, *, n_sink=0, n_recent=1):
+def protect(fixed: IntArray, *, n_sink: int = 0, n_recent: int = 1) -> Protected:
     """Reduce the optimum with protected sinks and a protected recent window to the plain optimum.
 
     Row t sees for certain the keys ``P_t = {j < n_sink} + {j > t - n_recent}``, as every policy

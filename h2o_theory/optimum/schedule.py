@@ -1,9 +1,12 @@
 """A schedule: which entry leaves when, what it is worth, and the prices that prove it optimal."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
+
+from h2o_theory.annotations import IntArray
 
 __all__ = ["Schedule", "first_shared_row", "keep_slots_full"]
 
@@ -43,22 +46,22 @@ class Schedule:
     method: str
 
     @property
-    def gap(self):
+    def gap(self) -> int:
         """``bound - value``: by how much the optimum may exceed this schedule; 0 if optimal."""
         return self.bound - self.value
 
     @property
-    def status(self):
+    def status(self) -> str:
         """``"optimal"`` if the bound is met, else ``"feasible"``."""
         return "optimal" if self.gap == 0 else "feasible"
 
 
-def first_shared_row(prefill):
+def first_shared_row(prefill: int) -> int:
     """The first scored row that sees retained entries: row 0 has only its own."""
     return max(prefill, 1)
 
 
-def keep_slots_full(planned, budget, prefill):
+def keep_slots_full(planned: Sequence[int] | IntArray, budget: int, prefill: int) -> IntArray:
     """Turn planned ends into evictions that happen only when the visible set is full.
 
     ``planned[j]`` is the last row that has to see key j. An optimal plan may drop an entry of no

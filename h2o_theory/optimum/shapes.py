@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
 
 __all__ = ["Shape", "capped", "linear", "log_saturation", "square_root"]
@@ -35,13 +36,13 @@ class Shape:
     slope: Callable
     peak: Callable
 
-    def intercept(self, slopes, row_mass):
+    def intercept(self, slopes: FloatArray, row_mass: FloatArray) -> FloatArray:
         """Smallest c for which ``h(m) <= c + s * m`` on ``0 <= m <= row_mass``, for each row."""
         at = np.minimum(self.peak(slopes), row_mass)
         return self.value(at) - slopes * at
 
 
-def linear():
+def linear() -> Shape:
     """``h(m) = m``: retained mass itself."""
     return Shape(
         "m",
@@ -51,7 +52,7 @@ def linear():
     )
 
 
-def square_root():
+def square_root() -> Shape:
     """``h(m) = sqrt(m)``."""
     return Shape(
         "sqrt",
@@ -61,7 +62,7 @@ def square_root():
     )
 
 
-def log_saturation(scale=20.0):
+def log_saturation(scale: float = 20.0) -> Shape:
     """``h(m) = log(1 + scale * m)``.
 
     Raises
@@ -78,7 +79,7 @@ def log_saturation(scale=20.0):
     )
 
 
-def capped(cap):
+def capped(cap: float) -> Shape:
     """``h(m) = min(m, cap)``: a row is served once it retains ``cap``.
 
     Raises
@@ -95,7 +96,7 @@ def capped(cap):
     )
 
 
-def _require_positive(number, name):
+def _require_positive(number: object, name: str) -> None:
     """Refuse a parameter that is not a positive finite number."""
     if not isinstance(number, (int, float)) or not 0 < number < float("inf"):
         raise BadArgument(

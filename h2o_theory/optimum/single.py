@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.optimum.arguments import require_budget, require_prefill
 from h2o_theory.optimum.fixed_point import require_fixed_point
 from h2o_theory.optimum.path import augment, build_network, empty_flow
@@ -16,7 +17,7 @@ __all__ = ["optimum_at"]
 _STEPS = 20
 
 
-def optimum_at(fixed, budget, *, prefill=0):
+def optimum_at(fixed: IntArray, budget: int, *, prefill: int = 0) -> Schedule:
     """Largest retained mass of any eviction schedule of one budget, exactly.
 
     The same optimum as that of :func:`optimum_curve` at this budget, and a schedule with prices
@@ -81,7 +82,7 @@ def optimum_at(fixed, budget, *, prefill=0):
     return Schedule(budget, prefill, value, evicted_at, prices, value, method)
 
 
-def _solve(fixed, first, slots):
+def _solve(fixed: IntArray, first: int, slots: int) -> tuple[int, IntArray, IntArray, str]:
     """Gain, ends, prices and method of the optimum of ``slots`` slots; at least one shared row."""
     network = build_network(fixed, first)
     potential = np.zeros(fixed.shape[0] - first + 1, dtype=np.int64)
@@ -98,7 +99,7 @@ def _solve(fixed, first, slots):
     return gained, ends, np.diff(potential), method
 
 
-def _first_prices(fixed, first, slots):
+def _first_prices(fixed: IntArray, first: int, slots: int) -> IntArray:
     """Prices int64 [N], near-optimal; those of no slot are what no key can pay."""
     row_mass = fixed[first:].sum(axis=1) - fixed.diagonal()[first:]
     mass = int(row_mass.sum())

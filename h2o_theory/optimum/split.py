@@ -1,9 +1,11 @@
 """One budget for many heads: the exact static split, from the budget curves of the heads."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.optimum.arguments import require_integer
 from h2o_theory.optimum.curve import BudgetCurve
@@ -47,22 +49,22 @@ class Split:
     fraction_bits: int = FRACTION_BITS
 
     @property
-    def value(self):
+    def value(self) -> int:
         """Retained mass of the best split, summed over heads, in units of ``2**-fraction_bits``."""
         return sum(self.values.tolist())
 
     @property
-    def uniform_value(self):
+    def uniform_value(self) -> int:
         """Retained mass of the even split, in the same units."""
         return sum(self.uniform_values.tolist())
 
     @property
-    def exact(self):
+    def exact(self) -> bool:
         """Whether no static split whatever retains more."""
         return not self.limited
 
     @property
-    def retained_mass(self):
+    def retained_mass(self) -> tuple[float, float]:
         """(even split, best split) as mean retained mass of a scored row; NaN if there is none."""
         if self.n_scored == 0:
             return float("nan"), float("nan")
@@ -70,7 +72,7 @@ class Split:
         return self.uniform_value / unit, self.value / unit
 
 
-def split_budget(curves, total):
+def split_budget(curves: Iterable[BudgetCurve], total: int) -> Split:
     """Divide a total budget over heads so that the retained mass is largest, exactly.
 
     ::
@@ -134,7 +136,7 @@ def split_budget(curves, total):
     return Split(total, *arrays, price, tuple(limited) if best.size else (), scored)
 
 
-def _usable(curves):
+def _usable(curves: Iterable[BudgetCurve]) -> list[BudgetCurve]:
     """A list of at least one budget curve."""
     curves = list(curves)
     wrong = [type(curve).__name__ for curve in curves if not isinstance(curve, BudgetCurve)]
@@ -148,7 +150,7 @@ def _usable(curves):
     return curves
 
 
-def _even(curves, total):
+def _even(curves: Sequence[BudgetCurve], total: int) -> IntArray:
     """The same budget for all heads; the first ``total mod H`` get one more, none above its T."""
     each, rest = divmod(total, len(curves))
     tokens = np.array([curve.tokens for curve in curves])
@@ -165,12 +167,12 @@ def _even(curves, total):
     return budgets
 
 
-def _values(curves, budgets):
+def _values(curves: Sequence[BudgetCurve], budgets: IntArray) -> IntArray:
     """The optimum of each head at its budget."""
     return np.array([curve.values[k - 1] for curve, k in zip(curves, budgets, strict=True)])
 
 
-def _is_limited(curve, budget, price):
+def _is_limited(curve: BudgetCurve, budget: int, price: int) -> bool:
     """Whether a longer curve might have been given more: gains beyond are at most the last one."""
     if budget < curve.values.size or budget == curve.tokens:
         return False

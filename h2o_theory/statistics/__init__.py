@@ -23,13 +23,14 @@ from h2o_theory.statistics.resample import (
     block_draws,
     percentile_interval,
     ratio_interval,
+    share_interval,
 )
 from h2o_theory.statistics.survival import median_survival, survival_curve
-from h2o_theory.statistics.tails import ALTERNATIVES, Comparison, compare_laws
+from h2o_theory.statistics.tails import ALTERNATIVES, LawComparison, compare_laws
 
 __all__ = [
     "ALTERNATIVES",
-    "Comparison",
+    "LawComparison",
     "Interval",
     "Permutation",
     "PowerLaw",
@@ -48,6 +49,7 @@ __all__ = [
     "percentile_interval",
     "permutation_within",
     "ratio_interval",
+    "share_interval",
     "spearman",
     "support_for",
     "survival_curve",

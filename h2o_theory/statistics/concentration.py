@@ -1,9 +1,12 @@
 """How unequally an amount is spread over entries: shares of the top, Gini, entropy, support."""
 
+from collections.abc import Iterable
 from math import ceil
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.errors import BadArgument, NotEnoughData
 
 __all__ = [
@@ -17,12 +20,12 @@ __all__ = [
 ]
 
 
-def top_count(share, entries):
+def top_count(share: float, entries: int) -> int:
     """How many entries are the top ``share`` of ``entries``: rounded up, at least one."""
     return max(1, ceil(round(share * entries, 9)))
 
 
-def top_share(amounts, share):
+def top_share(amounts: ArrayLike, share: float) -> FloatArray:
     r"""Share of the total held by the largest ``share`` of the entries, last axis.
 
     .. math:: \frac{\sum_{i \le m} x_{(i)}}{\sum_i x_i}, \qquad m = \lceil \text{share} \cdot n
@@ -49,7 +52,7 @@ def top_share(amounts, share):
     return largest.sum(axis=-1) / amounts.sum(axis=-1)
 
 
-def gini(amounts):
+def gini(amounts: ArrayLike) -> FloatArray:
     r"""Gini coefficient, last axis: 0 for equal amounts, (n - 1) / n if one entry has all.
 
     .. math:: \frac{2 \sum_i i\, x_{[i]}}{n \sum_i x_i} - \frac{n + 1}{n}, \qquad
@@ -67,13 +70,13 @@ def gini(amounts):
     return _gini(np.sort(_usable(amounts), axis=-1))
 
 
-def _gini(ordered):
+def _gini(ordered: FloatArray) -> FloatArray:
     n = ordered.shape[-1]
     weighted = ordered @ np.arange(1, n + 1, dtype=float)
     return 2 * weighted / (n * ordered.sum(axis=-1)) - (n + 1) / n
 
 
-def entropy(amounts):
+def entropy(amounts: ArrayLike) -> FloatArray:
     r"""Shannon entropy of the shares in nats, last axis: :math:`-\sum_i p_i \ln p_i`.
 
     Returns
@@ -84,17 +87,17 @@ def entropy(amounts):
     return _entropy(_usable(amounts))
 
 
-def _entropy(amounts):
+def _entropy(amounts: FloatArray) -> FloatArray:
     p = amounts / amounts.sum(axis=-1, keepdims=True)
     return -(p * np.log(p, out=np.zeros_like(p), where=p > 0)).sum(axis=-1)
 
 
-def effective_support(amounts):
+def effective_support(amounts: ArrayLike) -> FloatArray:
     """Exponential of the entropy: the number of equal entries that would be as spread out."""
     return np.exp(entropy(amounts))
 
 
-def concentration_profile(amounts, shares):
+def concentration_profile(amounts: ArrayLike, shares: Iterable[float]) -> dict[str, FloatArray]:
     """Every measure of concentration at once, from one check and one sort of the amounts.
 
     Parameters
@@ -121,7 +124,7 @@ def concentration_profile(amounts, shares):
     }  # fmt: skip
 
 
-def support_for(amounts, mass):
+def support_for(amounts: ArrayLike, mass: float) -> IntArray:
     """The least number of entries that together hold the share ``mass`` of the total, last axis.
 
     Parameters
@@ -144,7 +147,7 @@ def support_for(amounts, mass):
     return 1 + (held < wanted).sum(axis=-1)
 
 
-def _usable(amounts):
+def _usable(amounts: ArrayLike) -> FloatArray:
     amounts = np.asarray(amounts, dtype=np.float64)
     if amounts.ndim == 0 or amounts.shape[-1] == 0:
         raise NotEnoughData("there are no amounts", where="amounts", got=amounts.shape)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument, NotEnoughData
-from h2o_theory.statistics.resample import Interval, percentile_interval
+from h2o_theory.statistics.resample import Interval, percentile_interval, share_interval
 
 __all__ = ["LEAST_TAIL", "LEAST_VALUES", "PowerLaw", "fit_power_law", "goodness_of_fit"]
 
@@ -45,7 +47,7 @@ class PowerLaw:
     exponent_interval: Interval
 
 
-def fit_power_law(values, *, replicates=200, seed=0):
+def fit_power_law(values: ArrayLike, *, replicates: int = 200, seed: int = 0) -> PowerLaw:
     r"""Fit a continuous power law to the upper tail of positive values.
 
     For each value as x_min the exponent of the n values at or above it is
@@ -101,7 +103,9 @@ def fit_power_law(values, *, replicates=200, seed=0):
     )
 
 
-def goodness_of_fit(values, law, *, replicates=500, seed=0):
+def goodness_of_fit(
+    values: ArrayLike, law: PowerLaw, *, replicates: int = 500, seed: int = 0
+) -> Interval:
     """How often values that do follow the law fit it worse than these: the p-value of the fit.
 
     Each replicate draws as many values as there are: from the law with the probability of the
@@ -134,17 +138,10 @@ def goodness_of_fit(values, law, *, replicates=500, seed=0):
         tail = law.x_min * rng.random(in_tail) ** (-1 / (law.exponent - 1))
         below = rng.choice(body, len(ordered) - in_tail) if len(body) else body
         worse += _best_tail(np.sort(np.concatenate([below, tail])), LEAST_TAIL)[2] >= law.distance
-    return _wilson(worse, replicates)
+    return share_interval(worse, replicates)
 
 
-def _wilson(successes, trials, z=1.959964):
-    p = successes / trials
-    middle = (p + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = z / (1 + z * z / trials) * np.sqrt(p * (1 - p) / trials + (z / (2 * trials)) ** 2)
-    return Interval(p, max(0.0, float(middle - half)), min(1.0, float(middle + half)))
-
-
-def _positive(values):
+def _positive(values: ArrayLike) -> FloatArray:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
         raise BadArgument("values must be one row of finite numbers, none negative", where="values")

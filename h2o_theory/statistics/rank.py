@@ -1,12 +1,15 @@
 """Rank correlation, plain and with other quantities held fixed, with intervals and permutations."""
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.dependencies import require
 from h2o_theory.errors import NotEnoughData
-from h2o_theory.statistics.resample import percentile_interval
+from h2o_theory.statistics.resample import Interval, percentile_interval
 
 __all__ = [
     "LEAST_PAIRS",
@@ -43,7 +46,7 @@ class Permutation(NamedTuple):
     p: float
 
 
-def spearman(x, y, *, replicates=1000, seed=0):
+def spearman(x: ArrayLike, y: ArrayLike, *, replicates: int = 1000, seed: int = 0) -> Interval:
     """Spearman's rank correlation with a bootstrap interval over pairs.
 
     Returns
@@ -58,7 +61,7 @@ def spearman(x, y, *, replicates=1000, seed=0):
     return partial_spearman(x, y, (), replicates=replicates, seed=seed)
 
 
-def kendall(x, y, *, replicates=300, seed=0):
+def kendall(x: ArrayLike, y: ArrayLike, *, replicates: int = 300, seed: int = 0) -> Interval:
     """Kendall's tau-b with a bootstrap interval over pairs; errors as in :func:`spearman`.
 
     O(replicates x n log n).
@@ -69,7 +72,15 @@ def kendall(x, y, *, replicates=300, seed=0):
     return percentile_interval(tau(x, y).statistic, np.array(drawn)[np.isfinite(drawn)])
 
 
-def partial_spearman(x, y, controls, *, replicates=1000, seed=0, resamples=None):
+def partial_spearman(
+    x: ArrayLike,
+    y: ArrayLike,
+    controls: ArrayLike,
+    *,
+    replicates: int = 1000,
+    seed: int = 0,
+    resamples: Iterable[IntArray] | None = None,
+) -> Interval:
     r"""Spearman's correlation of x and y with the controls held fixed, bootstrap interval.
 
     Everything is replaced by its ranks; x and y are regressed on the controls (with a constant),
@@ -113,7 +124,9 @@ def partial_spearman(x, y, controls, *, replicates=1000, seed=0, resamples=None)
     return percentile_interval(_defined(value), drawn)
 
 
-def partial_permutation(x, y, controls, *, replicates=1000, seed=0):
+def partial_permutation(
+    x: ArrayLike, y: ArrayLike, controls: ArrayLike, *, replicates: int = 1000, seed: int = 0
+) -> Permutation:
     """Permutation test of the partial rank correlation (Freedman, Lane 1983).
 
     The residual ranks of y, given the controls, are permuted; under no relation beyond the
@@ -130,7 +143,9 @@ def partial_permutation(x, y, controls, *, replicates=1000, seed=0):
     return _placed(value, [_correlation(a, rng.permutation(b)) for _ in range(replicates)])
 
 
-def permutation_within(x, y, groups, *, replicates=1000, seed=0):
+def permutation_within(
+    x: ArrayLike, y: ArrayLike, groups: ArrayLike, *, replicates: int = 1000, seed: int = 0
+) -> Permutation:
     """Spearman's correlation against permutations of y within groups of equal members.
 
     Whatever the groups have in common is kept by every permutation, so the mean over
@@ -159,7 +174,7 @@ def permutation_within(x, y, groups, *, replicates=1000, seed=0):
     return _placed(_defined(_correlation(x, y)), drawn)
 
 
-def _placed(value, drawn):
+def _placed(value: float, drawn: Sequence[float]) -> Permutation:
     drawn = np.asarray(drawn)
     mean = drawn.mean()
     far = np.abs(drawn - mean) >= abs(value - mean) - 1e-12
@@ -169,16 +184,16 @@ def _placed(value, drawn):
     )
 
 
-def _resamples(n, replicates, seed):
+def _resamples(n: int, replicates: int, seed: int) -> IntArray:
     rng = np.random.default_rng(seed)
     return rng.integers(n, size=(replicates, n))
 
 
-def _partial(x, y, controls):
+def _partial(x: FloatArray, y: FloatArray, controls: FloatArray) -> float:
     return _correlation(_residuals(x, controls), _residuals(y, controls))
 
 
-def _residuals(x, controls):
+def _residuals(x: FloatArray, controls: ArrayLike) -> FloatArray:
     """Ranks of x less their least-squares fit by a constant and the ranks of the controls."""
     rank = require("scipy.stats").rankdata
     ranks = rank(x)
@@ -191,14 +206,14 @@ def _residuals(x, controls):
     return centred - fixed @ solution
 
 
-def _correlation(a, b):
+def _correlation(a: FloatArray, b: FloatArray) -> float:
     """Correlation of centred vectors; NaN where one is zero but for rounding."""
     n = len(a)
     scale = np.sqrt((a @ a) * (b @ b))
     return float(a @ b / scale) if scale > 1e-9 * n**3 else np.nan
 
 
-def _defined(value):
+def _defined(value: float) -> float:
     if not np.isfinite(value):
         raise NotEnoughData(
             "not enough data for a correlation",
@@ -208,7 +223,9 @@ def _defined(value):
     return value
 
 
-def _usable(x, y, controls):
+def _usable(
+    x: ArrayLike, y: ArrayLike, controls: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     controls = np.asarray(controls, dtype=float).reshape(len(controls), len(x))
     if len(x) < LEAST_PAIRS:

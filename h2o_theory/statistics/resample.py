@@ -1,9 +1,12 @@
 """Intervals by resampling, for data along a text, whose neighbours are alike."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import NotEnoughData
 
 __all__ = [
@@ -13,6 +16,7 @@ __all__ = [
     "block_draws",
     "percentile_interval",
     "ratio_interval",
+    "share_interval",
 ]
 
 BLOCKS = 32
@@ -31,11 +35,13 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-def block_draws(length, replicates, seed=0, *, first=0):
+def block_draws(
+    length: int, replicates: int, seed: int = 0, *, first: int = 0
+) -> Iterator[IntArray]:
     """Indices of resampled texts, made of blocks of consecutive positions drawn with replacement.
 
     The positions ``first .. length`` are cut into :data:`BLOCKS` blocks of nearly equal length;
@@ -68,7 +74,7 @@ def block_draws(length, replicates, seed=0, *, first=0):
         yield np.concatenate([blocks[i] for i in rng.integers(BLOCKS, size=BLOCKS)])
 
 
-def percentile_interval(value, draws):
+def percentile_interval(value: float, draws: ArrayLike) -> Interval:
     """The estimate with the 2.5 and 97.5 percentiles of its resampled values.
 
     The ends are widened to include the estimate, which a biased statistic can leave outside.
@@ -78,7 +84,9 @@ def percentile_interval(value, draws):
     return Interval(float(value), float(min(low, value)), float(max(high, value)))
 
 
-def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
+def ratio_interval(
+    numerator: ArrayLike, denominator: ArrayLike, *, replicates: int = 1000, seed: int = 0
+) -> Interval:
     r"""A ratio of sums along a text with a block-bootstrap interval.
 
     .. math:: \hat r = \frac{\sum_j a_j}{\sum_j b_j}
@@ -122,3 +130,19 @@ def ratio_interval(numerator, denominator, *, replicates=1000, seed=0):
     sums = below[chosen].sum(axis=1)
     drawn = above[chosen].sum(axis=1)[sums > 0] / sums[sums > 0]
     return percentile_interval(above.sum() / below.sum(), drawn)
+
+
+def share_interval(hits: int, trials: int, z: float = 1.959964) -> Interval:
+    """A share with its 95 % interval (Wilson 1927), which stays within 0 and 1.
+
+    Examples
+    --------
+    >>> print(share_interval(8, 16))
+    0.5 [0.28, 0.72]
+    """
+    share = hits / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = (
+        z / (1 + z * z / trials) * np.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
+    )
+    return Interval(share, max(0.0, float(middle - half)), min(1.0, float(middle + half)))

@@ -1,13 +1,15 @@
 """How long things last when some were still lasting at the end: the Kaplan-Meier curve."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import NotEnoughData
 
 __all__ = ["median_survival", "survival_curve"]
 
 
-def survival_curve(ended, censored):
+def survival_curve(ended: ArrayLike, censored: ArrayLike) -> FloatArray:
     r"""Kaplan-Meier estimate of the probability of lasting at least d steps.
 
     .. math:: S(d) = \prod_{e < d} \Bigl(1 - \frac{\text{ended}_e}{\text{at risk}_e}\Bigr),
@@ -31,7 +33,7 @@ def survival_curve(ended, censored):
     return np.concatenate([[1.0], np.cumprod(kept)])
 
 
-def median_survival(curve):
+def median_survival(curve: FloatArray) -> int | None:
     """Least d with S(d) <= 1/2, or None if more than half outlast the data."""
     below = np.flatnonzero(curve <= 0.5)
     return int(below[0]) if below.size else None

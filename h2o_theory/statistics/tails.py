@@ -3,16 +3,19 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.dependencies import require
+from h2o_theory.statistics.power_law import PowerLaw
 
-__all__ = ["ALTERNATIVES", "Comparison", "compare_laws"]
+__all__ = ["ALTERNATIVES", "LawComparison", "compare_laws"]
 
 ALTERNATIVES = ("log-normal", "exponential", "truncated power law")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LawComparison:
     """A likelihood-ratio test of the power law against another law.
 
     Attributes
@@ -33,14 +36,14 @@ class Comparison:
     nested: bool
 
     @property
-    def verdict(self):
+    def verdict(self) -> str:
         """What the test says at the 10 % level."""
         if self.p >= 0.1:
             return "undecided"
         return "power law" if self.log_ratio > 0 else self.alternative
 
 
-def compare_laws(values, law):
+def compare_laws(values: ArrayLike, law: PowerLaw) -> list[LawComparison]:
     r"""Likelihood-ratio tests of a fitted power law against :data:`ALTERNATIVES`.
 
     All laws are fitted by maximum likelihood to the values at or above ``law.x_min`` and
@@ -58,7 +61,7 @@ def compare_laws(values, law):
 
     Returns
     -------
-    list of Comparison
+    list of LawComparison
 
     Raises
     ------
@@ -79,24 +82,24 @@ def compare_laws(values, law):
         total, spread = difference.sum(), difference.std()
         flat = spread <= 1e-12
         p = 1.0 if flat else special.erfc(abs(total) / (np.sqrt(2 * len(u)) * spread))
-        found.append(Comparison(name, float(total), float(p), nested=False))
+        found.append(LawComparison(name, float(total), float(p), nested=False))
     better = max(0.0, float(_truncated(u, law.exponent) - ours.sum()))
     p = float(special.chdtrc(1, 2 * better))
-    found.append(Comparison("truncated power law", -better, p, nested=True))
+    found.append(LawComparison("truncated power law", -better, p, nested=True))
     return found
 
 
-def _exponential(u):
+def _exponential(u: FloatArray) -> FloatArray:
     rate = 1 / (u.mean() - 1)
     return np.log(rate) - rate * (u - 1)
 
 
-def _log_normal(u):
+def _log_normal(u: FloatArray) -> FloatArray:
     """Log density of the best log-normal law cut off below u = 1."""
     optimize, special = require("scipy.optimize"), require("scipy.special")
     logs = np.log(u)
 
-    def density(parameters):
+    def density(parameters: FloatArray) -> FloatArray:
         centre, width = parameters[0], np.exp(parameters[1])
         scaled = (logs - centre) / width
         reach = special.log_ndtr(centre / width)
@@ -115,12 +118,12 @@ def _log_normal(u):
     return density(min(fits, key=lambda fit: fit.fun).x)
 
 
-def _truncated(u, exponent):
+def _truncated(u: FloatArray, exponent: float) -> float:
     """Largest log-likelihood of u^-a exp(-b u) on u >= 1, over a and b >= 0."""
     optimize = require("scipy.optimize")
     logs, total, n = np.log(u).sum(), u.sum(), len(u)
 
-    def loss(parameters):
+    def loss(parameters: FloatArray) -> float:
         a, b = parameters[0], np.exp(parameters[1])
         return a * logs + b * total + n * log_tail_integral(a, b)
 
@@ -136,14 +139,14 @@ def _truncated(u, exponent):
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(160)
 
 
-def log_tail_integral(a, b):
+def log_tail_integral(a: float, b: float) -> float:
     r"""Logarithm of :math:`\int_1^\infty u^{-a} e^{-b u} du`, the generalised exponential integral.
 
     By Gauss-Legendre in y = ln u on the range where the integrand exceeds e^-45 of its peak.
     """
     peak = max(0.0, np.log((1 - a) / b)) if a < 1 else 0.0
 
-    def exponent(y):
+    def exponent(y: FloatArray | float) -> FloatArray | float:
         return (1 - a) * y - b * np.exp(y)
 
     top = exponent(peak)

@@ -3,9 +3,12 @@
 - :func:`modular`, :func:`row_sums`, :func:`coverage`, :func:`facility_location` and others make
   set functions with declared properties; :func:`set_function` takes your own callable;
 - :func:`refute` searches for subsets at which a declared property fails;
-- :func:`greedy`, :func:`lazy_greedy` and others maximise; each answer carries an upper bound,
-  which :func:`check_answer` proves again from f alone;
-- :func:`total_curvature`, :func:`submodularity_ratio` and others say how good greedy must be;
+- :func:`greedy`, :func:`lazy_greedy`, :func:`noisy_greedy`, :func:`top_k` (what a sum of scores
+  chooses), :func:`removal_greedy` (eviction down to k) and :func:`exhaustive_maximum` maximise;
+  each answer carries an upper bound, which :func:`check_answer` proves again from f alone;
+- :func:`greedy_factor`, :func:`curvature_factor` and :func:`noisy_greedy_bound` say what greedy
+  reaches at least: on any f, at total curvature c, and where gains are seen with an error, as when
+  scores are approximate (Corollary D.18);
 - :func:`make_reading` reads ``F(Z, t, .)`` off attention rows, :func:`measure_conditions` follows a
   schedule through it, and :func:`repaired_bound` says what that guarantees.
 
@@ -19,29 +22,21 @@
 
 from h2o_theory.submodular.bounds import (
     curvature_factor,
-    greedy_curvature_factor,
     greedy_factor,
     noisy_greedy_bound,
     online_bound,
     prefix_bound,
-    ratio_factor,
+    total_curvature,
 )
 from h2o_theory.submodular.certificate import AnswerCheck, check_answer
 from h2o_theory.submodular.conditions import Conditions, measure_conditions
-from h2o_theory.submodular.coverage import coverage, saturated_coverage, weighted_coverage
-from h2o_theory.submodular.curvature import (
-    greedy_curvature,
-    submodularity_ratio,
-    total_curvature,
-)
+from h2o_theory.submodular.coverage import coverage, weighted_coverage
 from h2o_theory.submodular.definitions import DEFINITIONS
 from h2o_theory.submodular.dynamic import Best, DynamicFunction, dynamic_function
 from h2o_theory.submodular.exhaustive import exhaustive_maximum
 from h2o_theory.submodular.facility_location import facility_location, key_similarity
-from h2o_theory.submodular.greedy import greedy, lazy_greedy, noisy_greedy, stochastic_greedy
-from h2o_theory.submodular.local_search import local_search
+from h2o_theory.submodular.greedy import greedy, lazy_greedy, noisy_greedy
 from h2o_theory.submodular.log_det import log_det
-from h2o_theory.submodular.milp import milp_optimum
 from h2o_theory.submodular.paper_bound import (
     GuaranteeBounds,
     Premises,
@@ -52,7 +47,7 @@ from h2o_theory.submodular.readings import READINGS, make_reading
 from h2o_theory.submodular.refute import Counterexample, Refutation, refute, refute_declared
 from h2o_theory.submodular.refute_dynamic import refute_dynamic
 from h2o_theory.submodular.repaired import direct_bound, repaired_bound
-from h2o_theory.submodular.result import Guarantee, Maximised
+from h2o_theory.submodular.result import ApproximationGuarantee, Maximised
 from h2o_theory.submodular.row_sums import (
     budget_additive,
     concave_of_modular,
@@ -60,9 +55,7 @@ from h2o_theory.submodular.row_sums import (
     row_sums,
 )
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
-from h2o_theory.submodular.sieve import sieve_streaming
 from h2o_theory.submodular.simple import removal_greedy, top_k
-from h2o_theory.submodular.swap_streaming import preemptive_swap, weighted_swap
 from h2o_theory.submodular.trajectory import Trajectory, steps_with_a_choice
 from h2o_theory.submodular.user_function import set_function
 from h2o_theory.submodular.weighted_reading import largest_excess
@@ -75,7 +68,7 @@ __all__ = [
     "Conditions",
     "Counterexample",
     "DynamicFunction",
-    "Guarantee",
+    "ApproximationGuarantee",
     "GuaranteeBounds",
     "Maximised",
     "Premises",
@@ -94,40 +87,29 @@ __all__ = [
     "exhaustive_maximum",
     "facility_location",
     "greedy",
-    "greedy_curvature",
-    "greedy_curvature_factor",
     "greedy_factor",
     "guarantee_bounds",
     "key_similarity",
     "largest_excess",
     "lazy_greedy",
-    "local_search",
     "log_det",
     "make_reading",
     "measure_conditions",
-    "milp_optimum",
     "modular",
     "noisy_greedy",
     "noisy_greedy_bound",
     "online_bound",
     "paper_premises",
-    "preemptive_swap",
     "prefix_bound",
-    "ratio_factor",
     "refute",
     "refute_declared",
     "refute_dynamic",
     "removal_greedy",
     "repaired_bound",
     "row_sums",
-    "saturated_coverage",
     "set_function",
-    "sieve_streaming",
-    "stochastic_greedy",
-    "submodularity_ratio",
     "steps_with_a_choice",
     "top_k",
     "total_curvature",
     "weighted_coverage",
-    "weighted_swap",
 ]

@@ -1,16 +1,20 @@
 """Ground sets, elements, weights and shapes as the functions of this package take them."""
 
+from collections.abc import Iterable
 from operator import index
+from typing import SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.shapes import Shape
 
 __all__ = ["require_members", "require_shape", "require_size", "require_weights"]
 
 
-def require_size(size):
+def require_size(size: SupportsIndex) -> int:
     """The number of elements as an int of at least 1."""
     try:
         number = index(size)
@@ -23,7 +27,7 @@ def require_size(size):
     return number
 
 
-def require_members(members, size, name):
+def require_members(members: Iterable[int], size: int, name: str) -> list[int]:
     """Distinct elements in ``0 .. size-1`` as a list of int, or a named refusal."""
     try:
         members = [index(j) for j in members]
@@ -41,7 +45,7 @@ def require_members(members, size, name):
     return members
 
 
-def require_weights(weights, dimensions, name):
+def require_weights(weights: ArrayLike, dimensions: int, name: str) -> FloatArray:
     """float64 weights, finite and not negative, or a named refusal."""
     try:
         weights = np.asarray(weights, dtype=np.float64)
@@ -62,7 +66,7 @@ def require_weights(weights, dimensions, name):
     return weights
 
 
-def require_shape(shape):
+def require_shape(shape: Shape) -> Shape:
     """A :class:`Shape`, or a named refusal."""
     if not isinstance(shape, Shape):
         raise BadArgument(

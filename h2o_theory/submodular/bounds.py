@@ -1,23 +1,25 @@
-"""Upper bounds on the best set from any set, and the factors that greedy is guaranteed to reach."""
+"""Upper bounds on the best set from any set, curvature, and the factors greedy is sure to reach."""
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_at_least
 from h2o_theory.submodular.arguments import require_members
+from h2o_theory.submodular.set_function import Selection, SetFunction
 
 __all__ = [
     "curvature_factor",
-    "greedy_curvature_factor",
     "greedy_factor",
     "noisy_greedy_bound",
     "online_bound",
     "prefix_bound",
-    "ratio_factor",
+    "total_curvature",
 ]
 
 
-def online_bound(selection, size):
+def online_bound(selection: Selection, size: int) -> float:
     r"""An upper bound on every set of at most k elements, from any set S however obtained.
 
     .. math:: \mathrm{OPT}_k \le f(S) + \sum \text{ of the } k \text{ largest } f(j \mid S)
@@ -54,7 +56,7 @@ def online_bound(selection, size):
     return float(selection.value + largest.sum())
 
 
-def prefix_bound(function, order, size):
+def prefix_bound(function: SetFunction, order: Iterable[int], size: int) -> float:
     """The least :func:`online_bound` over all prefixes of an order of elements, tighter than one.
 
     Parameters
@@ -86,7 +88,7 @@ def prefix_bound(function, order, size):
     return best
 
 
-def greedy_factor(size):
+def greedy_factor(size: int) -> float:
     """``1 - (1 - 1/k)^k``, above 1 - 1/e: greedy on monotone submodular f with f(empty) = 0.
 
     Source: Nemhauser, Wolsey, Fisher 1978.
@@ -95,7 +97,41 @@ def greedy_factor(size):
     return 1.0 - (1.0 - 1.0 / size) ** size
 
 
-def curvature_factor(curvature, size):
+def total_curvature(function: SetFunction) -> float:
+    r"""``c = 1 - min_j [f(V) - f(V - j)] / f(j)``: how much of its worth an element can lose.
+
+    Parameters
+    ----------
+    function : SetFunction
+        Declared submodular; elements with f(j) = 0 do not count.
+
+    Returns
+    -------
+    float
+        0 (modular) to 1. On attention rows it is about 1, since the last key of a set that has
+        all others adds next to nothing: then it says no more than 1 - 1/e does.
+
+    Raises
+    ------
+    BadArgument
+        ``function`` is not declared submodular.
+
+    Notes
+    -----
+    n gains and n losses.
+
+    Source: Conforti, Cornuejols 1984.
+    """
+    _require_submodular(function)
+    empty = function.select()
+    alone = empty.gains(empty.outside())
+    last = function.select(range(function.size)).losses()
+    counted = alone > 0
+    shares = last[counted] / alone[counted]
+    return float(np.clip(1 - shares.min(initial=1.0), 0.0, 1.0))
+
+
+def curvature_factor(curvature: float, size: int) -> float:
     """``(1 - (1 - c/k)^k) / c``, and 1 for c = 0: greedy at total curvature c.
 
     Source: Conforti, Cornuejols 1984.
@@ -109,32 +145,7 @@ def curvature_factor(curvature, size):
     return float(-np.expm1(size * inner) / curvature)
 
 
-def greedy_curvature_factor(curvature, size):
-    r"""``1 - c_g (k - 1) / k``: greedy at greedy curvature c_g, see :func:`greedy_curvature`.
-
-    Proof. At step i (from 0) at least k - i elements of the best set O are not chosen yet, so the
-    gain is at least (1 - c_g) times the (i+1)-th largest f(o), and at step 0 the largest f(o)
-    itself, which is at least a k-th of their sum. Summed over the steps:
-    f(S) >= (1 - c_g) sum f(o) + c_g sum f(o) / k, and sum f(o) >= f(O).
-
-    Source: Conforti, Cornuejols 1984.
-    """
-    size = require_at_least(size, 1, "size")
-    return 1.0 - _require_share(curvature, "curvature") * (size - 1) / size
-
-
-def ratio_factor(ratio, size):
-    """``1 - (1 - g/k)^k``, at least ``1 - e^-g``: greedy at submodularity ratio g, f monotone.
-
-    See :func:`submodularity_ratio`; 1 for a submodular f.
-
-    Source: Das, Kempe 2011.
-    """
-    size = require_at_least(size, 1, "size")
-    return 1.0 - (1.0 - _require_share(ratio, "ratio") / size) ** size
-
-
-def noisy_greedy_bound(optimum, size, noise):
+def noisy_greedy_bound(optimum: float, size: int, noise: float) -> float:
     """What greedy reaches at least when each marginal gain it sees is wrong by up to ``noise``.
 
     ``f(S) >= (1 - q) OPT - 2 k noise (1 - q)``, ``q = (1 - 1/k)^k``.
@@ -162,7 +173,7 @@ def noisy_greedy_bound(optimum, size, noise):
     return greedy_factor(size) * (optimum - 2.0 * size * noise)
 
 
-def _require_declared(function):
+def _require_declared(function: SetFunction) -> None:
     if not (function.properties.monotone and function.properties.submodular):
         raise BadArgument(
             "the online bound needs a monotone submodular function",
@@ -171,7 +182,16 @@ def _require_declared(function):
         )
 
 
-def _require_share(number, name):
+def _require_share(number: float, name: str) -> None:
     if not 0 <= number <= 1:
         raise BadArgument("not a share", where=name, got=number, expected="0 to 1")
     return number
+
+
+def _require_submodular(function: SetFunction) -> None:
+    if not function.properties.submodular:
+        raise BadArgument(
+            "curvature is defined for submodular functions",
+            where="function",
+            got=repr(function),
+        )

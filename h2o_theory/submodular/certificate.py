@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.submodular.result import Maximised
+from h2o_theory.submodular.set_function import SetFunction
+
 __all__ = ["AnswerCheck", "check_answer"]
 
 
@@ -30,12 +33,14 @@ class AnswerCheck:
     message: str
 
     @property
-    def consistent(self):
+    def consistent(self) -> bool:
         """Whether nothing is wrong."""
         return self.message == "consistent"
 
 
-def check_answer(function, answer, *, tolerance=1e-9):
+def check_answer(
+    function: SetFunction, answer: Maximised, *, tolerance: float = 1e-9
+) -> AnswerCheck:
     """Evaluate an answer again and bound the optimum by the elements it chose.
 
     Uses ``function.value`` only: neither the selections nor the bound code of the maximisers.
@@ -76,7 +81,7 @@ def check_answer(function, answer, *, tolerance=1e-9):
     return AnswerCheck(value, bound, ratio, "; ".join(faults) or "consistent")
 
 
-def _bound(function, members, size):
+def _bound(function: SetFunction, members: list[int], size: int) -> float:
     value = function.value(members)
     gains = sorted(
         function.value([*members, j]) - value for j in range(function.size) if j not in members

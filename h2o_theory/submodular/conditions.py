@@ -8,8 +8,11 @@ the step (opt of Definition D.27, bounded where it is not known exactly), v~, c~
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.errors import BadArgument
+from h2o_theory.submodular.dynamic import DynamicFunction
 from h2o_theory.submodular.trajectory import Trajectory
 from h2o_theory.submodular.weighted_reading import largest_excess
 
@@ -86,12 +89,19 @@ class Conditions:
     approximate: str
 
     @property
-    def ratio(self):
+    def ratio(self) -> FloatArray:
         """What is certain of ``v_t / O_t``: v_t over the upper bound; 1 where both are 0."""
         return share(self.value, self.best_upper)
 
 
-def measure_conditions(exact, evicted_at, budget, *, approximate=None, prefill=0):
+def measure_conditions(
+    exact: DynamicFunction,
+    evicted_at: ArrayLike,
+    budget: int,
+    *,
+    approximate: DynamicFunction | None = None,
+    prefill: int = 0,
+) -> Conditions:
     """Measure theta, gamma, eps0 and the loss of each swap along a schedule.
 
     Parameters
@@ -177,7 +187,7 @@ def measure_conditions(exact, evicted_at, budget, *, approximate=None, prefill=0
     )
 
 
-def _best_swap(seen, path, before, step):
+def _best_swap(seen: DynamicFunction, path: Trajectory, before: IntArray, step: int) -> float:
     """What rule D.22 reaches under f~, up to rounding; any value will do if there is room."""
     visible = path.visible(step)
     if len(visible) <= path.size:
@@ -187,11 +197,11 @@ def _best_swap(seen, path, before, step):
     return reached - _ROUNDING * abs(selection.value)
 
 
-def _shortfall(later, earlier):
+def _shortfall(later: FloatArray, earlier: FloatArray) -> FloatArray:
     """float64 [N]: smallest x >= 0 with ``later >= (1 - x) earlier``; 0 at the first step."""
     return np.append(0.0, 1.0 - np.minimum(share(later, earlier), 1.0))
 
 
-def share(part, whole):
+def share(part: FloatArray, whole: FloatArray) -> FloatArray:
     """``part / whole``, and 1 where the whole is 0."""
     return np.divide(part, whole, out=np.ones_like(whole), where=whole > 0)

@@ -1,16 +1,19 @@
-"""Coverage: how much of a universe the chosen sets cover, plain, weighted, or up to saturation."""
+"""Coverage: how much of a universe the chosen sets cover, plain or weighted."""
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.shapes import capped
 from h2o_theory.submodular.arguments import require_members, require_weights
 from h2o_theory.submodular.row_sums import RowSums
 
-__all__ = ["coverage", "saturated_coverage", "weighted_coverage"]
+__all__ = ["coverage", "weighted_coverage"]
 
 
-def coverage(sets, universe):
+def coverage(sets: Sequence[Iterable[int]], universe: int) -> RowSums:
     """``f(S) = |union of the sets C_j, j in S|`` (Definition D.2 of the H2O paper).
 
     Parameters
@@ -33,7 +36,9 @@ def coverage(sets, universe):
     return weighted_coverage(sets, np.ones(universe), name="coverage")
 
 
-def weighted_coverage(sets, weights, *, name="weighted coverage"):
+def weighted_coverage(
+    sets: Sequence[Iterable[int]], weights: ArrayLike, *, name: str = "weighted coverage"
+) -> RowSums:
     """``f(S) = sum of the weights of all items covered by some C_j, j in S``.
 
     Parameters
@@ -56,32 +61,3 @@ def weighted_coverage(sets, weights, *, name="weighted coverage"):
     for j, items in enumerate(sets):
         covers[require_members(items, weights.size, f"sets[{j}]"), j] = 1.0
     return RowSums(name, covers, capped(1.0), weights)
-
-
-def saturated_coverage(similarity, share):
-    """``f(S) = sum_i min(C_i(S), share * C_i(V))``, ``C_i(S) = sum_{j in S} similarity[i, j]``.
-
-    An item counts as served once the chosen elements give it that share of what all would.
-
-    Parameters
-    ----------
-    similarity : array_like [m, n]
-        Finite, at least 0.
-    share : float
-        Above 0 and at most 1.
-
-    Returns
-    -------
-    RowSums
-        Normalised, monotone, submodular.
-
-    Notes
-    -----
-    Source: Lin, Bilmes 2011. Computed as ``sum_i share C_i(V) min(1, C_i(S) / (share C_i(V)))``.
-    """
-    similarity = require_weights(similarity, 2, "similarity")
-    if not 0 < share <= 1:
-        raise BadArgument("not a share", where="share", got=share, expected="above 0, at most 1")
-    limits = share * similarity.sum(axis=1)
-    scaled = similarity / np.where(limits > 0, limits, 1.0)[:, None]
-    return RowSums("saturated coverage", scaled, capped(1.0), limits)

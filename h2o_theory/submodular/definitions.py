@@ -4,16 +4,23 @@ A subset of n elements is a bit mask, and ``table[mask]`` its value. The three d
 submodularity (Definition D.1 of the H2O paper) are equivalent; each is searched on its own terms.
 """
 
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
-from h2o_theory.submodular.set_function import Properties
+from h2o_theory.annotations import FloatArray, IntArray
+from h2o_theory.submodular.set_function import Properties, SetFunction
 
 __all__ = ["DEFINITIONS", "all_values", "violation_of_sets"]
 
 
-def all_values(function):
+Case: TypeAlias = tuple[float, tuple[int, int, int]]
+"""``(excess, (X, Y, j))``: by how much the worst case breaks a definition, and the case."""
+
+
+def all_values(function: SetFunction) -> FloatArray:
     """float64 [2^n]: the value of every subset, by bit mask."""
     size = function.size
     return np.array(
@@ -22,17 +29,17 @@ def all_values(function):
     )
 
 
-def empty_set(table):
+def empty_set(table: FloatArray) -> Case:
     """f(empty set) = 0; the violation is its distance from 0."""
     return abs(float(table[0])), (0, 0, -1)
 
 
-def growth(table):
+def growth(table: FloatArray) -> Case:
     """f(X + j) >= f(X)."""
     return _worst(_losses(table))
 
 
-def diminishing_returns(table):
+def diminishing_returns(table: FloatArray) -> Case:
     """f(X + j) - f(X) >= f(Y + j) - f(Y) for X in Y, j not in Y.
 
     For each j the largest gain over the supersets of X comes from a transform that passes maxima
@@ -41,17 +48,17 @@ def diminishing_returns(table):
     return _worst(_superset_excess(table))
 
 
-def lattice(table):
+def lattice(table: FloatArray) -> Case:
     """f(X) + f(Y) >= f(X | Y) + f(X & Y). O(4^n)."""
     return _worst(_lattice_excess(table))
 
 
-def two_elements(table):
+def two_elements(table: FloatArray) -> Case:
     """f(X + a) + f(X + b) >= f(X + a + b) + f(X); Y is X + a. O(n^2 2^n)."""
     return _worst(_pair_excess(table, 1.0))
 
 
-def equal_returns(table):
+def equal_returns(table: FloatArray) -> Case:
     """f(X + a) + f(X + b) = f(X + a + b) + f(X); Y is X + a. O(n^2 2^n)."""
     over, under = _pair_excess(table, 1.0), _pair_excess(table, -1.0)
     return max(_worst(over), _worst(under))
@@ -80,22 +87,22 @@ has one set.
 assert set(DEFINITIONS) == set(Properties.__dataclass_fields__)
 
 
-def _worst(cases):
+def _worst(cases: Iterable[Case]) -> Case:
     """The largest excess of an iterable of ``(excess, (X, Y, j))``; 0 if there is no case."""
     return max(cases, default=(0.0, (0, 0, -1)))
 
 
-def _without(size, *elements):
+def _without(size: int, *elements: int) -> IntArray:
     """Masks of all subsets that hold none of the given elements."""
     masks = np.arange(1 << size)
     return masks[(masks & sum(1 << j for j in elements)) == 0]
 
 
-def _size(table):
+def _size(table: FloatArray) -> int:
     return len(table).bit_length() - 1
 
 
-def _losses(table):
+def _losses(table: FloatArray) -> Iterator[Case]:
     size = _size(table)
     for j in range(size):
         base = _without(size, j)
@@ -104,7 +111,7 @@ def _losses(table):
         yield float(loss[at]), (int(base[at]), int(base[at]), j)
 
 
-def _superset_excess(table):
+def _superset_excess(table: FloatArray) -> Iterator[Case]:
     size = _size(table)
     for j in range(size):
         base = _without(size, j)
@@ -122,7 +129,7 @@ def _superset_excess(table):
         yield float(excess[at]), (int(base[at]), int(where[base[at]]), j)
 
 
-def _lattice_excess(table):
+def _lattice_excess(table: FloatArray) -> Iterator[Case]:
     masks = np.arange(len(table))
     for mask in masks:
         excess = table[mask | masks] + table[mask & masks] - table[mask] - table
@@ -130,7 +137,7 @@ def _lattice_excess(table):
         yield float(excess[at]), (int(mask), at, -1)
 
 
-def _pair_excess(table, sign):
+def _pair_excess(table: FloatArray, sign: float) -> Iterator[Case]:
     size = _size(table)
     for a in range(size):
         for b in range(a + 1, size):
@@ -141,7 +148,13 @@ def _pair_excess(table, sign):
             yield float(excess[at]), (int(base[at]), int(with_a[at]), b)
 
 
-def violation_of_sets(function, definition, first, second, element):
+def violation_of_sets(
+    function: SetFunction,
+    definition: str,
+    first: Iterable[int],
+    second: Iterable[int],
+    element: int | None,
+) -> tuple[dict[str, float], float]:
     """The values a definition compares at one case, by name, and by how much they break it.
 
     Parameters

@@ -5,7 +5,7 @@ the H2O paper this is :math:`f_{S_i, i}(S_{i+1})` with i = t + 1, S_i = R_{t-1},
 k is the most entries that *stay*, one less than the budget here, which counts the query's own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import comb
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.arguments import require_size
-from h2o_theory.submodular.set_function import Properties
+from h2o_theory.submodular.set_function import Properties, SetFunction
 from h2o_theory.submodular.user_function import set_function
 
 __all__ = ["Best", "DynamicFunction", "dynamic_function"]
@@ -42,7 +42,7 @@ class Best:
     members: np.ndarray
 
     @property
-    def exact(self):
+    def exact(self) -> bool:
         """Whether both bounds are the same number."""
         return self.lower == self.upper
 
@@ -57,21 +57,21 @@ class DynamicFunction:
         T.
     """
 
-    def __init__(self, name, tokens):
+    def __init__(self, name: str, tokens: int) -> None:
         self.name, self.tokens = name, tokens
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{self.name} over {self.tokens} tokens>"
 
-    def at(self, cache, step):
+    def at(self, cache: Iterable[int], step: int) -> SetFunction:
         """``F(cache, step, .)`` as a :class:`SetFunction` on ``0 .. step``."""
         raise NotImplementedError
 
-    def value(self, cache, step, members):
+    def value(self, cache: Iterable[int], step: int, members: Iterable[int]) -> float:
         """``F(cache, step, members)``."""
         return float(self.at(cache, step).value(members))
 
-    def best(self, step, size):
+    def best(self, step: int, size: int) -> Best:
         r"""The best value of a step: opt_i of Definition D.27 of the H2O paper.
 
         .. math:: \max \{ F(X, t, Y) : X \subseteq \{0..t-1\},\ Y \subseteq \{0..t\},
@@ -113,14 +113,14 @@ class DynamicFunction:
         return Best(value, value, np.array(cache, dtype=int), np.array(members, dtype=int))
 
 
-def _subsets(count, size):
+def _subsets(count: int, size: int) -> list[tuple[int, ...]]:
     """All subsets of ``0 .. count-1`` of at most ``size`` elements, as tuples."""
     masks = np.arange(1 << count)
     masks = masks[np.bitwise_count(masks) <= size]
     return [tuple(j for j in range(count) if mask >> j & 1) for mask in masks.tolist()]
 
 
-def _successors(cache, step, size):
+def _successors(cache: tuple[int, ...], step: int, size: int) -> Iterator[tuple[int, ...]]:
     """Sets of at most ``size`` tokens up to ``step`` with at most one outside the cache."""
     for mask in range(1 << len(cache)):
         kept = tuple(j for i, j in enumerate(cache) if mask >> i & 1)
@@ -131,15 +131,17 @@ def _successors(cache, step, size):
                     yield (*kept, j)
 
 
-class _Callable(DynamicFunction):
+class _CallableDynamic(DynamicFunction):
     """A dynamic function that the user wrote."""
 
-    def __init__(self, function, name, tokens, properties):
+    def __init__(
+        self, function: Callable[..., float], name: str, tokens: int, properties: Properties
+    ) -> None:
         super().__init__(name, tokens)
         self._function: Callable = function
         self._properties = properties
 
-    def at(self, cache, step):
+    def at(self, cache: Iterable[int], step: int) -> SetFunction:
         held = frozenset(cache)
         declared = dict.fromkeys(self._properties.declared(), True)
         return set_function(
@@ -150,7 +152,9 @@ class _Callable(DynamicFunction):
         )
 
 
-def dynamic_function(function, tokens, *, name="function", **properties):
+def dynamic_function(
+    function: Callable[..., float], tokens: int, *, name: str = "function", **properties: bool
+) -> DynamicFunction:
     """A dynamic function from any callable.
 
     Parameters
@@ -183,4 +187,4 @@ def dynamic_function(function, tokens, *, name="function", **properties):
             got=", ".join(properties),
             expected=", ".join(Properties.__dataclass_fields__),
         ) from None
-    return _Callable(function, name, require_size(tokens), declared)
+    return _CallableDynamic(function, name, require_size(tokens), declared)

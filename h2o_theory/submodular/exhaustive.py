@@ -1,11 +1,13 @@
 """The exact best set by looking at all of them."""
 
+from collections.abc import Iterator
 from math import comb
 
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.submodular.result import Guarantee, Maximised, require_cardinality
+from h2o_theory.submodular.result import ApproximationGuarantee, Maximised, require_cardinality
+from h2o_theory.submodular.set_function import SetFunction
 
 __all__ = ["MOST_SETS", "exhaustive_maximum"]
 
@@ -13,7 +15,7 @@ MOST_SETS = 2_000_000
 """More sets than this are refused."""
 
 
-def exhaustive_maximum(function, size):
+def exhaustive_maximum(function: SetFunction, size: int) -> Maximised:
     """The best set of at most k elements, whatever f is.
 
     Parameters
@@ -47,7 +49,7 @@ def exhaustive_maximum(function, size):
             where="exhaustive_maximum",
             got=sets,
             expected=f"at most {MOST_SETS}",
-            hint="Use milp_optimum, or greedy with its bound.",
+            hint="Use greedy with its bound.",
         )
     best = function.select()
     value, members = best.value, ()
@@ -66,7 +68,7 @@ def exhaustive_maximum(function, size):
         members,
         selection.value,
         selection.value,
-        Guarantee(1.0, source),
+        ApproximationGuarantee(1.0, source),
         "exhaustive",
         size,
         sets,
@@ -74,7 +76,7 @@ def exhaustive_maximum(function, size):
     )
 
 
-def _prefixes(function, size):
+def _prefixes(function: SetFunction, size: int) -> Iterator[tuple[int, ...]]:
     """All ascending tuples of fewer than k elements, the empty one first."""
     stack = [()]
     while stack:

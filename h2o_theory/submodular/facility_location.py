@@ -1,8 +1,12 @@
 """Facility location: every item is served by the chosen element most similar to it."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.arguments import require_weights
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
@@ -16,49 +20,36 @@ class FacilityLocation(SetFunction):
     Normalised, monotone, submodular for s >= 0. O(m) a gain, m items, compiled.
     """
 
-    def __init__(self, similarity):
+    def __init__(self, similarity: FloatArray) -> None:
         super().__init__("facility location", similarity.shape[1], Properties(True, True, True))
         self.columns = np.ascontiguousarray(similarity.T)
 
-    def value(self, members):
+    def value(self, members: Iterable[int]) -> float:
         if not len(members):
             return 0.0
         return float(self.columns[list(members)].max(axis=0).sum())
 
-    def select(self, members=()):
+    def select(self, members: Iterable[int] = ()) -> Selection:
         return _ServedSelection(self, members)
-
-    @property
-    def parts(self):
-        return self.columns.shape[1]
-
-    def lines(self, members):
-        """One line for each item: how much better than now each element would serve it."""
-        best = self.columns[list(members)].max(axis=0, initial=0.0)
-        gains = np.maximum(self.columns.T - best[:, None], 0.0)
-        return np.arange(self.parts), np.column_stack([best, gains])
 
 
 class _ServedSelection(Selection):
     """Keeps how well each item is served."""
 
-    def __init__(self, function, members=()):
+    def __init__(self, function: FacilityLocation, members: Iterable[int] = ()) -> None:
         self._best = np.zeros(function.columns.shape[1])
         super().__init__(function, members)
 
-    def gain(self, j):
+    def gain(self, j: int) -> float:
         return _gain(self.function.columns, self._best, j)
 
-    def gains(self, candidates):
+    def gains(self, candidates: ArrayLike) -> FloatArray:
         return _gains(self.function.columns, self._best, np.asarray(candidates, dtype=np.int64))
 
-    def losses(self):
+    def losses(self) -> FloatArray:
         return -self._replaced(np.zeros_like(self._best))
 
-    def swaps(self, j):
-        return self._replaced(self.function.columns[j])
-
-    def _replaced(self, newcomer):
+    def _replaced(self, newcomer: FloatArray) -> FloatArray:
         """Change of f when each member in turn makes way for the given similarities."""
         chosen = self.function.columns[self.members]
         out = np.empty(len(self.members))
@@ -67,12 +58,12 @@ class _ServedSelection(Selection):
             out[place] = np.maximum(others, newcomer).sum() - self.value
         return out
 
-    def add(self, j):
+    def add(self, j: int) -> None:
         self.members.append(int(j))
         np.maximum(self._best, self.function.columns[j], out=self._best)
         self.value = float(self._best.sum())
 
-    def drop(self, j):
+    def drop(self, j: int) -> None:
         self.members.remove(j)
         self._best = self.function.columns[self.members].max(axis=0, initial=0.0)
         self.value = float(self._best.sum())
@@ -96,7 +87,7 @@ def _gains(columns, best, candidates):
     return out
 
 
-def facility_location(similarity):
+def facility_location(similarity: ArrayLike) -> FacilityLocation:
     """``f(S) = sum_i max_{j in S} similarity[i, j]``: how well a set stands for all items.
 
     Parameters
@@ -120,7 +111,7 @@ def facility_location(similarity):
     return FacilityLocation(require_weights(similarity, 2, "similarity"))
 
 
-def key_similarity(keys):
+def key_similarity(keys: ArrayLike) -> FloatArray:
     """Similarity of every two keys, ``(1 + cos) / 2``: 1 for the same direction, 0 for opposite.
 
     Parameters

@@ -1,19 +1,28 @@
-"""Greedy maximisation, plain, lazy, on samples, and with a noisy oracle. Ties: the lowest index."""
+"""Greedy maximisation, plain, lazy, and with a noisy oracle. Ties: the lowest index."""
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.bounds import greedy_factor
-from h2o_theory.submodular.result import Guarantee, certified, require_cardinality
+from h2o_theory.submodular.result import (
+    ApproximationGuarantee,
+    Maximised,
+    certified,
+    require_cardinality,
+)
+from h2o_theory.submodular.set_function import Selection, SetFunction
 
-__all__ = ["greedy", "lazy_greedy", "noisy_greedy", "stochastic_greedy"]
+__all__ = ["greedy", "lazy_greedy", "noisy_greedy"]
 
 _NWF = "Nemhauser, Wolsey, Fisher 1978: monotone submodular, f(empty) = 0"
 
 
-def greedy(function, size):
+def greedy(function: SetFunction, size: int) -> Maximised:
     """Add the element of the largest marginal gain, k times.
 
     Parameters
@@ -43,11 +52,15 @@ def greedy(function, size):
         selection.add(candidates[selection.gains(candidates).argmax()])
         evaluations += candidates.size
     return certified(
-        selection, size, "greedy", evaluations, guarantee=Guarantee(greedy_factor(size), _NWF)
+        selection,
+        size,
+        "greedy",
+        evaluations,
+        guarantee=ApproximationGuarantee(greedy_factor(size), _NWF),
     )
 
 
-def lazy_greedy(function, size):
+def lazy_greedy(function: SetFunction, size: int) -> Maximised:
     """:func:`greedy` that computes a gain anew only when an outdated one could still be largest.
 
     Gains of a submodular function never grow, so an outdated gain is an upper bound: if the
@@ -99,57 +112,20 @@ def lazy_greedy(function, size):
             _, j, computed_at = heappop(queue)
         selection.add(j)
     return certified(
-        selection, size, "lazy greedy", evaluations, guarantee=Guarantee(greedy_factor(size), _NWF)
+        selection,
+        size,
+        "lazy greedy",
+        evaluations,
+        guarantee=ApproximationGuarantee(greedy_factor(size), _NWF),
     )
 
 
-def stochastic_greedy(function, size, *, epsilon=0.1, rng):
-    """Greedy that looks at a fresh random sample of the elements at each step.
-
-    Parameters
-    ----------
-    function : SetFunction
-    size : int
-        k, 1 .. n.
-    epsilon : float
-        Between 0 and 1; each sample has ``ceil(n/k ln(1/epsilon))`` elements.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Maximised
-        Guarantee ``1 - 1/e - epsilon`` in expectation.
-
-    Raises
-    ------
-    BadArgument, BadBudget
-
-    Notes
-    -----
-    ``n ln(1/epsilon)`` gains, whatever k.
-
-    Source: Mirzasoleiman et al. 2015.
-    """
-    size = require_cardinality(size, function)
-    if not 0 < epsilon < 1:
-        raise BadArgument(
-            "not usable", where="epsilon", got=epsilon, expected="a number between 0 and 1"
-        )
-    sample = int(np.ceil(function.size / size * np.log(1 / epsilon)))
-    selection, evaluations = function.select(), 0
-    for _ in range(size):
-        candidates = selection.outside()
-        if sample < candidates.size:
-            candidates = np.sort(rng.choice(candidates, sample, replace=False))
-        selection.add(candidates[selection.gains(candidates).argmax()])
-        evaluations += candidates.size
-    promise = Guarantee(
-        max(1 - np.exp(-1) - epsilon, 0.0), "Mirzasoleiman et al. 2015", expected=True
-    )
-    return certified(selection, size, "stochastic greedy", evaluations, guarantee=promise)
-
-
-def noisy_greedy(function, size, oracle, noise):
+def noisy_greedy(
+    function: SetFunction,
+    size: int,
+    oracle: Callable[[FloatArray, IntArray, Selection], ArrayLike],
+    noise: float,
+) -> Maximised:
     """Greedy that sees each marginal gain only up to an additive error.
 
     Parameters
@@ -194,5 +170,7 @@ def noisy_greedy(function, size, oracle, noise):
         selection.add(candidates[seen.argmax()])
         evaluations += candidates.size
     factor = greedy_factor(size)
-    promise = Guarantee(factor, f"{_NWF}; noise by induction", loss=2 * size * noise * factor)
+    promise = ApproximationGuarantee(
+        factor, f"{_NWF}; noise by induction", loss=2 * size * noise * factor
+    )
     return certified(selection, size, "noisy greedy", evaluations, guarantee=promise)

@@ -1,7 +1,11 @@
 """Log-determinant: the volume that the chosen elements span, in units of a noise level."""
 
-import numpy as np
+from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
 
@@ -17,40 +21,40 @@ class LogDet(SetFunction):
     Normalised, monotone, submodular for K positive semidefinite. O(n |S|) for all gains together.
     """
 
-    def __init__(self, kernel, noise):
+    def __init__(self, kernel: FloatArray, noise: float) -> None:
         super().__init__("log-determinant", len(kernel), Properties(True, True, True))
         self.matrix = np.eye(len(kernel)) + kernel / noise
 
-    def value(self, members):
+    def value(self, members: Iterable[int]) -> float:
         chosen = list(members)
         return float(np.linalg.slogdet(self.matrix[np.ix_(chosen, chosen)])[1])
 
-    def select(self, members=()):
+    def select(self, members: Iterable[int] = ()) -> Selection:
         return _VolumeSelection(self, members)
 
 
 class _VolumeSelection(Selection):
     """Keeps each element's variance given the members: gain = log of it (Chen et al. 2018)."""
 
-    def __init__(self, function, members=()):
+    def __init__(self, function: LogDet, members: Iterable[int] = ()) -> None:
         self._forget(function)
         super().__init__(function, members)
 
-    def _forget(self, function):
+    def _forget(self, function: LogDet) -> None:
         self._variance = function.matrix.diagonal().copy()
         self._factors = np.zeros((0, function.size))
 
-    def gain(self, j):
+    def gain(self, j: int) -> float:
         return float(np.log(self._variance[j]))
 
-    def gains(self, candidates):
+    def gains(self, candidates: ArrayLike) -> FloatArray:
         return np.log(self._variance[candidates])
 
-    def losses(self):
+    def losses(self) -> FloatArray:
         chosen = self.function.matrix[np.ix_(self.members, self.members)]
         return -np.log(np.linalg.inv(chosen).diagonal())
 
-    def add(self, j):
+    def add(self, j: int) -> None:
         row = self.function.matrix[j] - self._factors[:, j] @ self._factors
         factor = row / np.sqrt(self._variance[j])
         self.value += float(np.log(self._variance[j]))
@@ -58,7 +62,7 @@ class _VolumeSelection(Selection):
         self._factors = np.vstack([self._factors, factor])
         self._variance = self._variance - factor**2
 
-    def drop(self, j):
+    def drop(self, j: int) -> None:
         rest = [u for u in self.members if u != j]
         self._forget(self.function)
         self.members, self.value = [], 0.0
@@ -66,7 +70,7 @@ class _VolumeSelection(Selection):
             self.add(u)
 
 
-def log_det(kernel, noise=1.0):
+def log_det(kernel: ArrayLike, noise: float = 1.0) -> LogDet:
     """``f(S) = log det(I + K_S / noise)``: prefers elements that differ from those chosen.
 
     Parameters

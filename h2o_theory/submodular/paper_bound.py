@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from h2o_theory.submodular.conditions import Conditions
 from h2o_theory.submodular.repaired import direct_bound, repaired_bound
 
 __all__ = ["GuaranteeBounds", "Premises", "guarantee_bounds", "paper_premises"]
@@ -52,7 +53,7 @@ class Premises:
     vacuous: bool
 
 
-def paper_premises(conditions):
+def paper_premises(conditions: Conditions) -> Premises:
     """The premises of Theorem 4.4 against what was measured: :class:`Premises`."""
     theta, gamma = float(conditions.seen_theta.max()), float(conditions.gamma.max())
     used, excess = float(conditions.gamma_used.max()), float(conditions.excess.max())
@@ -114,7 +115,7 @@ class GuaranteeBounds:
     ratio_next: np.ndarray
 
 
-def guarantee_bounds(conditions):
+def guarantee_bounds(conditions: Conditions) -> GuaranteeBounds:
     """All bounds of a measurement: :class:`GuaranteeBounds`."""
     following = np.append(conditions.best_upper[1:], np.nan)
     exponent = conditions.step + 2

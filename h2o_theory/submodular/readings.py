@@ -17,15 +17,20 @@ submodular for every Z and t ("strong" and so "dynamic" submodularity, D.3 and D
 depend on Z.
 """
 
-import numpy as np
+from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.fixed_point import require_rows
-from h2o_theory.optimum.shapes import linear
+from h2o_theory.optimum.shapes import Shape, linear
 from h2o_theory.submodular.arguments import require_shape
 from h2o_theory.submodular.dynamic import Best, DynamicFunction
 from h2o_theory.submodular.greedy import lazy_greedy
 from h2o_theory.submodular.row_sums import RowSums
+from h2o_theory.submodular.set_function import SetFunction
 from h2o_theory.submodular.trajectory import visible_sets
 from h2o_theory.submodular.weighted_reading import CachedReading, FullReading
 
@@ -34,7 +39,9 @@ __all__ = ["READINGS", "RowSumsReading", "make_reading"]
 READINGS = ("row", "row_cached", "accumulated", "accumulated_cached", "row_sums")
 
 
-def make_reading(name, rows, *, shape=None, evicted_at=None):
+def make_reading(
+    name: str, rows: ArrayLike, *, shape: Shape | None = None, evicted_at: ArrayLike | None = None
+) -> DynamicFunction:
     """A reading of f by name.
 
     Parameters
@@ -87,21 +94,21 @@ def make_reading(name, rows, *, shape=None, evicted_at=None):
 class RowSumsReading(DynamicFunction):
     """``F(Z, t, Y) = sum_{s <= t} h(sum over Y of rows[s, j])``, whatever Z."""
 
-    def __init__(self, name, mean_rows, shape):
+    def __init__(self, name: str, mean_rows: FloatArray, shape: Shape) -> None:
         super().__init__(name, len(mean_rows))
         self.shape, self._rows = shape, mean_rows
 
-    def at(self, cache, step):
+    def at(self, cache: Iterable[int], step: int) -> SetFunction:
         return RowSums(self.name, self._rows[: step + 1, : step + 1], self.shape)
 
-    def best(self, step, size):
+    def best(self, step: int, size: int) -> Best:
         """Greedy from below, its online bound from above: NP-hard to know exactly."""
         found = lazy_greedy(self.at((), step), min(size, step + 1))
         members = np.sort(np.array(found.members, dtype=int))
         return Best(found.value, found.upper, members[members < step], members)
 
 
-def _cached_rows(rows, evicted_at):
+def _cached_rows(rows: FloatArray, evicted_at: ArrayLike) -> FloatArray:
     """Rows [T, T] as the schedule's own cache computes them: renormalised, mean of the group."""
     visible = visible_sets(evicted_at, rows.shape[1])
     shares = np.where(visible, rows, 0.0)
@@ -109,7 +116,7 @@ def _cached_rows(rows, evicted_at):
     return np.divide(shares, mass, out=np.zeros_like(shares), where=mass > 0).mean(axis=0)
 
 
-def _require_group(rows):
+def _require_group(rows: FloatArray) -> None:
     """Rows as float64 [G, T, T], or a named refusal."""
     rows = np.asarray(rows)
     if rows.ndim not in (2, 3) or not rows.size:

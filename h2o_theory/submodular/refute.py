@@ -5,12 +5,14 @@ is not found beyond 12 elements may exist all the same, and the result says how 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_at_least
 from h2o_theory.submodular.definitions import DEFINITIONS, all_values, violation_of_sets
+from h2o_theory.submodular.set_function import SetFunction
 from h2o_theory.submodular.violation_search import ViolationSearch
 
 __all__ = ["EXHAUSTIVE_SIZE", "Counterexample", "Refutation", "refute", "refute_declared"]
@@ -43,7 +45,7 @@ class Counterexample:
     values: dict
     excess: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         where = f"X = {set(self.first) or '{}'}"
         if self.second != self.first:
             where += f", Y = {set(self.second) or '{}'}"
@@ -78,14 +80,22 @@ class Refutation:
     exhaustive: bool
     evaluations: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         if self.counterexample:
             return f"not {self.property}: {self.counterexample}"
         how = "all subsets" if self.exhaustive else f"{self.evaluations} random evaluations"
         return f"{self.property} ({self.definition}): none found in {how}"
 
 
-def refute(function, property, definition=None, *, trials=400, tolerance=1e-9, rng=None):
+def refute(
+    function: SetFunction,
+    property: str,
+    definition: str | None = None,
+    *,
+    trials: int = 400,
+    tolerance: float = 1e-9,
+    rng: np.random.Generator | None = None,
+) -> Refutation:
     """Search for a case at which a property fails.
 
     Parameters
@@ -140,7 +150,7 @@ def refute(function, property, definition=None, *, trials=400, tolerance=1e-9, r
     return Refutation(property, definition, counterexample, exhaustive, evaluations)
 
 
-def refute_declared(function, **options):
+def refute_declared(function: SetFunction, **options: Any) -> tuple[Refutation, ...]:
     """:func:`refute` every declared property in every definition; a tuple of Refutations."""
     return tuple(
         refute(function, property, definition, **options)
@@ -149,7 +159,7 @@ def refute_declared(function, **options):
     )
 
 
-def _require_definition(property, definition):
+def _require_definition(property: str, definition: str | None) -> str:
     """The definition to search, or a named refusal."""
     if property not in DEFINITIONS:
         raise BadArgument(
@@ -163,5 +173,5 @@ def _require_definition(property, definition):
     return definition or next(iter(forms))
 
 
-def _bits(mask):
+def _bits(mask: int) -> set[int]:
     return {j for j in range(mask.bit_length()) if mask >> j & 1}

@@ -1,8 +1,12 @@
 """Submodularity of ``F(Z, t, .)``: strong, for every Z, and dynamic, for sets that contain Z."""
 
+from collections.abc import Sequence
+
 from h2o_theory.errors import BadArgument
 from h2o_theory.submodular.arguments import require_size
+from h2o_theory.submodular.dynamic import DynamicFunction
 from h2o_theory.submodular.refute import Counterexample, Refutation, refute
+from h2o_theory.submodular.set_function import SetFunction
 from h2o_theory.submodular.user_function import set_function
 
 __all__ = ["refute_dynamic"]
@@ -11,7 +15,9 @@ __all__ = ["refute_dynamic"]
 _MOST_TOKENS = 10
 
 
-def refute_dynamic(function, step, form="strong", *, tolerance=1e-9):
+def refute_dynamic(
+    function: DynamicFunction, step: int, form: str = "strong", *, tolerance: float = 1e-9
+) -> tuple[frozenset[int] | None, Refutation]:
     """Search all Z, X, Y at one step for a violation of Definition D.3 or D.4 of the H2O paper.
 
     Parameters
@@ -72,14 +78,14 @@ def refute_dynamic(function, step, form="strong", *, tolerance=1e-9):
     return None, Refutation(property, definition, None, True, evaluations)
 
 
-def _restricted(function, base, free):
+def _restricted(function: SetFunction, base: Sequence[int], free: Sequence[int]) -> SetFunction:
     """f(base + the free elements of a set) as a function of indices into ``free``."""
     return set_function(
         lambda members: function.value([*base, *(free[i] for i in sorted(members))]), len(free)
     )
 
 
-def _relabelled(case, base, free):
+def _relabelled(case: Counterexample, base: Sequence[int], free: Sequence[int]) -> Counterexample:
     """A counterexample of the restricted function in terms of tokens."""
     first, second = (
         tuple(sorted([*base, *(free[i] for i in chosen)])) for chosen in (case.first, case.second)

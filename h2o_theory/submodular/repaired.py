@@ -10,12 +10,15 @@ are.
 
 import numpy as np
 
-from h2o_theory.submodular.conditions import share
+from h2o_theory.annotations import FloatArray
+from h2o_theory.submodular.conditions import Conditions, share
 
 __all__ = ["direct_bound", "repaired_bound"]
 
 
-def repaired_bound(conditions, *, seen=False, uniform=False, together=False):
+def repaired_bound(
+    conditions: Conditions, *, seen: bool = False, uniform: bool = False, together: bool = False
+) -> FloatArray:
     r"""A certified lower bound on ``v_t / O_t`` at each step, by the paper's kind of induction.
 
     **Statement.** With U_t >= O_t any upper bounds, gamma_t those of ``gamma_used`` for U, and
@@ -83,7 +86,7 @@ def repaired_bound(conditions, *, seen=False, uniform=False, together=False):
     return bound
 
 
-def direct_bound(conditions):
+def direct_bound(conditions: Conditions) -> FloatArray:
     r"""A certified lower bound on ``v_t / O_t`` without induction: ``(v~_t - eps0_t) / U_t``.
 
     Proof. ``v_t >= v~_t - eps0_t`` is the approximation condition of Lemma D.30 at R_t. Since it is

@@ -7,12 +7,13 @@ import numpy as np
 from h2o_theory.errors import BadBudget
 from h2o_theory.optimum.arguments import require_integer
 from h2o_theory.submodular.bounds import online_bound
+from h2o_theory.submodular.set_function import Selection, SetFunction
 
-__all__ = ["Guarantee", "Maximised", "certified", "require_cardinality"]
+__all__ = ["ApproximationGuarantee", "Maximised", "certified", "require_cardinality"]
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class ApproximationGuarantee:
     """A promise made before the run: ``f(S) >= factor * OPT - loss``.
 
     Attributes
@@ -21,14 +22,11 @@ class Guarantee:
     source : str
         Where it is proved, and under which assumptions.
     loss : float
-    expected : bool
-        It holds for the expected value over the algorithm's random choices only.
     """
 
     factor: float
     source: str
     loss: float = 0.0
-    expected: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Maximised:
     upper : float
         No set of at most k elements is worth more; infinite where f is not declared monotone and
         submodular and nothing else proves a bound.
-    guarantee : Guarantee or None
+    guarantee : ApproximationGuarantee or None
         None where none is known.
     method : str
     size : int
@@ -58,21 +56,29 @@ class Maximised:
     members: tuple
     value: float
     upper: float
-    guarantee: Guarantee | None
+    guarantee: ApproximationGuarantee | None
     method: str
     size: int
     evaluations: int
     stored: int
 
     @property
-    def certified_ratio(self):
+    def certified_ratio(self) -> float:
         """``value / upper``: f(S) is at least this share of the optimum; 0 if nothing is proved."""
         if self.upper == self.value:
             return 1.0
         return max(self.value, 0.0) / self.upper if np.isfinite(self.upper) else 0.0
 
 
-def certified(selection, size, method, evaluations, *, guarantee=None, stored=None):
+def certified(
+    selection: Selection,
+    size: int,
+    method: str,
+    evaluations: int,
+    *,
+    guarantee: ApproximationGuarantee | None = None,
+    stored: int | None = None,
+) -> Maximised:
     """A :class:`Maximised` of a finished selection, with the online bound where it holds.
 
     The bound is the lesser of those at the selection and at the empty set: the latter is exact for
@@ -97,7 +103,7 @@ def certified(selection, size, method, evaluations, *, guarantee=None, stored=No
     )
 
 
-def require_cardinality(size, function):
+def require_cardinality(size: int, function: SetFunction) -> int:
     """k in 1 .. n."""
     size = require_integer(size, "size")
     if not 1 <= size <= function.size:

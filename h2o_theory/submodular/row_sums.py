@@ -4,9 +4,14 @@ With one row they are modular, concave of modular, or budget-additive functions;
 over attention rows of a concave function of the retained mass, and all kinds of coverage.
 """
 
-import numpy as np
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from h2o_theory.optimum.shapes import capped, linear
+import numpy as np
+from numpy.typing import ArrayLike
+
+from h2o_theory.annotations import FloatArray, IntArray
+from h2o_theory.optimum.shapes import Shape, capped, linear
 from h2o_theory.submodular.arguments import require_shape, require_weights
 from h2o_theory.submodular.set_function import Properties, Selection, SetFunction
 
@@ -26,7 +31,15 @@ class RowSums(SetFunction):
     Made by the functions of this module and of :mod:`h2o_theory.submodular.coverage`.
     """
 
-    def __init__(self, name, weights, shape, scales=None, *, modular=False):
+    def __init__(
+        self,
+        name: str,
+        weights: FloatArray,
+        shape: Shape,
+        scales: FloatArray | None = None,
+        *,
+        modular: bool = False,
+    ) -> None:
         rows, size = weights.shape
         normalised = float(shape.value(np.zeros(1))[0]) == 0.0
         super().__init__(name, size, Properties(normalised, True, True, modular))
@@ -34,31 +47,13 @@ class RowSums(SetFunction):
         self.scales = np.ones(rows) if scales is None else scales
         self.columns = np.ascontiguousarray(weights.T)
 
-    def value(self, members):
+    def value(self, members: Iterable[int]) -> float:
         return self.worth(self.columns[list(members)].sum(axis=0))
 
-    def select(self, members=()):
+    def select(self, members: Iterable[int] = ()) -> Selection:
         return _RowSelection(self, members)
 
-    @property
-    def parts(self):
-        return len(self.scales)
-
-    def lines(self, members):
-        """Two lines for each row: the gains at the set, and the slope of h at its mass."""
-        masses = self.columns[list(members)].sum(axis=0)
-        weights = self.columns.T
-        here = self.shape.value(masses)
-        gains = self.shape.value(masses[:, None] + weights) - here[:, None]
-        gains[:, list(members)] = 0.0
-        by_gain = np.column_stack([here, gains])
-        slopes = self.shape.slope(masses)
-        above = self.shape.intercept(slopes, weights.sum(axis=1))
-        by_slope = np.column_stack([above, slopes[:, None] * weights])
-        part = np.tile(np.arange(self.parts), 2)
-        return part, np.vstack([by_gain, by_slope]) * self.scales[part, None]
-
-    def worth(self, masses):
+    def worth(self, masses: FloatArray) -> Any:
         """f of a set with the given row masses [..., R]."""
         return self.shape.value(masses) @ self.scales
 
@@ -66,23 +61,22 @@ class RowSums(SetFunction):
 class _RowSelection(Selection):
     """Keeps the mass of each row."""
 
-    def __init__(self, function, members=()):
+    def __init__(self, function: RowSums, members: Iterable[int] = ()) -> None:
         self._masses = np.zeros(len(function.scales))
         super().__init__(function, members)
 
-    def gain(self, j):
+    def gain(self, j: int) -> float:
         return self.function.worth(self._masses + self.function.columns[j]) - self.value
 
-    def gains(self, candidates):
+    def gains(self, candidates: ArrayLike) -> FloatArray:
         return self._changes(candidates, self._masses)
 
-    def losses(self):
+    def losses(self) -> FloatArray:
         return -self._changes(self.members, self._masses, sign=-1.0)
 
-    def swaps(self, j):
-        return self._changes(self.members, self._masses + self.function.columns[j], sign=-1.0)
-
-    def _changes(self, elements, masses, sign=1.0):
+    def _changes(
+        self, elements: Sequence[int] | IntArray, masses: FloatArray, sign: float = 1.0
+    ) -> FloatArray:
         """f at ``masses`` with each element added or taken away, less the present value."""
         out = np.empty(len(elements))
         for start in range(0, len(elements), _BLOCK):
@@ -91,18 +85,18 @@ class _RowSelection(Selection):
             out[start : start + _BLOCK] = self.function.worth(moved) - self.value
         return out
 
-    def add(self, j):
+    def add(self, j: int) -> None:
         self.members.append(int(j))
         self._masses += self.function.columns[j]
         self.value = float(self.function.worth(self._masses))
 
-    def drop(self, j):
+    def drop(self, j: int) -> None:
         self.members.remove(j)
         self._masses = self.function.columns[self.members].sum(axis=0)
         self.value = float(self.function.worth(self._masses))
 
 
-def modular(weights):
+def modular(weights: ArrayLike) -> RowSums:
     """``f(S) = sum_{j in S} w_j``: what H2O's accumulated attention is.
 
     Parameters
@@ -124,7 +118,7 @@ def modular(weights):
     return RowSums("modular", weights[None], linear(), modular=True)
 
 
-def concave_of_modular(weights, shape):
+def concave_of_modular(weights: ArrayLike, shape: Shape) -> RowSums:
     """``f(S) = h(sum_{j in S} w_j)``, h concave and non-decreasing.
 
     Parameters
@@ -144,7 +138,7 @@ def concave_of_modular(weights, shape):
     return RowSums(f"{require_shape(shape).name} of modular", weights[None], shape)
 
 
-def budget_additive(weights, cap):
+def budget_additive(weights: ArrayLike, cap: float) -> RowSums:
     """``f(S) = min(B, sum_{j in S} w_j)`` (Definition D.2 of the H2O paper).
 
     Parameters
@@ -164,7 +158,7 @@ def budget_additive(weights, cap):
     return function
 
 
-def row_sums(rows, shape):
+def row_sums(rows: ArrayLike, shape: Shape) -> RowSums:
     """``f(S) = sum_t h(sum_{j in S} a[t, j])``: diminishing returns within each row.
 
     Parameters

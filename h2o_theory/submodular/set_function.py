@@ -4,9 +4,13 @@ Maximisers and certificates see nothing but this protocol. A function that can u
 quicker than by two evaluations overrides :meth:`SetFunction.select`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from h2o_theory.annotations import FloatArray, IntArray
 
 __all__ = ["Properties", "Selection", "SetFunction"]
 
@@ -32,7 +36,7 @@ class Properties:
     submodular: bool = False
     modular: bool = False
 
-    def declared(self):
+    def declared(self) -> tuple[str, ...]:
         """Names of the declared properties, in order."""
         return tuple(field.name for field in fields(self) if getattr(self, field.name))
 
@@ -48,42 +52,20 @@ class SetFunction:
     properties : Properties
     """
 
-    def __init__(self, name, size, properties):
+    def __init__(self, name: str, size: int, properties: Properties) -> None:
         self.name, self.size, self.properties = name, size, properties
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         declared = ", ".join(self.properties.declared()) or "nothing declared"
         return f"<{self.name} on {self.size} elements: {declared}>"
 
-    def value(self, members):
+    def value(self, members: Iterable[int]) -> float:
         """f of a collection of distinct elements, float."""
         raise NotImplementedError
 
-    def select(self, members=()):
+    def select(self, members: Iterable[int] = ()) -> "Selection":
         """A :class:`Selection` that starts from the given elements."""
         return Selection(self, members)
-
-    @property
-    def parts(self):
-        """Into how many functions that sum to f it splits, for :meth:`lines`."""
-        return 1
-
-    def lines(self, members):
-        """Linear functions above the parts of a monotone submodular f, exact at the given set.
-
-        Returns
-        -------
-        part : numpy.ndarray [L] int
-            Which part each line bounds.
-        line : numpy.ndarray [L, 1 + n]
-            ``part(X) <= line[0] + sum_{j in X} line[1 + j]`` for every X.
-        """
-        selection = self.select(members)
-        outside = selection.outside()
-        line = np.zeros((1, 1 + self.size))
-        line[0, 0] = selection.value
-        line[0, 1 + outside] = np.maximum(selection.gains(outside), 0.0)
-        return np.zeros(1, dtype=np.int64), line
 
 
 class Selection:
@@ -100,42 +82,37 @@ class Selection:
         f of the members.
     """
 
-    def __init__(self, function, members=()):
+    def __init__(self, function: SetFunction, members: Iterable[int] = ()) -> None:
         self.function, self.members = function, []
         self.value = float(function.value([]))
         for j in members:
             self.add(j)
 
-    def outside(self):
+    def outside(self) -> IntArray:
         """The elements that are not members, int64, ascending."""
         free = np.ones(self.function.size, dtype=bool)
         free[self.members] = False
         return np.flatnonzero(free)
 
-    def gain(self, j):
+    def gain(self, j: int) -> float:
         """f(S + j) - f(S) of one element outside."""
         return self.function.value([*self.members, j]) - self.value
 
-    def gains(self, candidates):
+    def gains(self, candidates: ArrayLike) -> FloatArray:
         """The gains of several elements outside, float64."""
         return np.array([self.gain(int(j)) for j in candidates], dtype=np.float64)
 
-    def losses(self):
+    def losses(self) -> FloatArray:
         """f(S) - f(S - u) for each member u, float64, in the order of ``members``."""
         rest = [[u for u in self.members if u != gone] for gone in self.members]
         return np.array([self.value - self.function.value(others) for others in rest])
 
-    def swaps(self, j):
-        """f(S - u + j) - f(S) for each member u and one element j outside, float64."""
-        rest = [[u for u in self.members if u != gone] for gone in self.members]
-        return np.array([self.function.value([*others, j]) - self.value for others in rest])
-
-    def add(self, j):
+    def add(self, j: int) -> None:
         """Make j a member."""
         self.members.append(int(j))
         self.value = float(self.function.value(self.members))
 
-    def drop(self, j):
+    def drop(self, j: int) -> None:
         """Make j no member."""
         self.members.remove(j)
         self.value = float(self.function.value(self.members))

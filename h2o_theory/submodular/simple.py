@@ -2,13 +2,19 @@
 
 import numpy as np
 
-from h2o_theory.submodular.curvature import total_curvature
-from h2o_theory.submodular.result import Guarantee, certified, require_cardinality
+from h2o_theory.submodular.bounds import total_curvature
+from h2o_theory.submodular.result import (
+    ApproximationGuarantee,
+    Maximised,
+    certified,
+    require_cardinality,
+)
+from h2o_theory.submodular.set_function import SetFunction
 
 __all__ = ["removal_greedy", "top_k"]
 
 
-def top_k(function, size):
+def top_k(function: SetFunction, size: int) -> Maximised:
     """The k elements of the largest f(j), each valued alone.
 
     Parameters
@@ -41,10 +47,12 @@ def top_k(function, size):
     if function.properties.submodular:
         factor = max(factor, 1 - total_curvature(function))
         source = "total curvature and the best element, proved here"
-    return certified(selection, size, "top-k", function.size, guarantee=Guarantee(factor, source))
+    return certified(
+        selection, size, "top-k", function.size, guarantee=ApproximationGuarantee(factor, source)
+    )
 
 
-def removal_greedy(function, size):
+def removal_greedy(function: SetFunction, size: int) -> Maximised:
     """Start from all elements and give up the one of the smallest loss until k are left.
 
     This is eviction: with a modular f, and with f read anew at each step, it is what H2O does.
@@ -83,7 +91,7 @@ def removal_greedy(function, size):
     guarantee = None
     if function.properties.submodular:
         source = "total curvature, proved here"
-        guarantee = Guarantee((1 - total_curvature(function)) ** 2, source)
+        guarantee = ApproximationGuarantee((1 - total_curvature(function)) ** 2, source)
     return certified(
         selection,
         size,

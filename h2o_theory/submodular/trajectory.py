@@ -1,14 +1,16 @@
 """A schedule as a sequence of retained sets, checked to be what an eviction policy may do."""
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from h2o_theory.annotations import IntArray
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.optimum.arguments import require_budget, require_prefill
 
 __all__ = ["Trajectory", "steps_with_a_choice", "visible_sets"]
 
 
-def visible_sets(evicted_at, tokens):
+def visible_sets(evicted_at: ArrayLike, tokens: int) -> NDArray[np.bool_]:
     """bool [T, T]: whether row t sees key j, iff ``j <= t <= evicted_at[j]``.
 
     Raises
@@ -60,7 +62,7 @@ class Trajectory:
         The budget is below 2 or above T, or so large that no entry is ever given up.
     """
 
-    def __init__(self, evicted_at, tokens, budget, prefill=0):
+    def __init__(self, evicted_at: ArrayLike, tokens: int, budget: int, prefill: int = 0) -> None:
         self._visible = visible_sets(evicted_at, tokens)
         self._evicted_at = np.asarray(evicted_at)
         self.steps = steps_with_a_choice(tokens, budget, prefill)
@@ -68,15 +70,15 @@ class Trajectory:
         self.size = self.budget - 1
         self._require_feasible()
 
-    def retained(self, step):
+    def retained(self, step: int) -> IntArray:
         """R_t, int64 ascending."""
         return np.flatnonzero(self._visible[step] & (self._evicted_at > step))
 
-    def visible(self, step):
+    def visible(self, step: int) -> IntArray:
         """S_t, int64 ascending."""
         return np.flatnonzero(self._visible[step])
 
-    def _require_feasible(self):
+    def _require_feasible(self) -> None:
         seen = self._visible[self.first + 1 :].sum(axis=1)
         if seen.max() > self.budget:
             t = self.first + 1 + int(seen.argmax())
@@ -97,7 +99,7 @@ class Trajectory:
             )
 
 
-def steps_with_a_choice(tokens, budget, prefill=0):
+def steps_with_a_choice(tokens: int, budget: int, prefill: int = 0) -> range:
     """The steps of :class:`Trajectory`, its first among them.
 
     Raises

@@ -1,5 +1,7 @@
 """Set functions from a callable that the user wrote."""
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from h2o_theory.errors import BadArgument
@@ -12,11 +14,17 @@ __all__ = ["set_function"]
 class _Callable(SetFunction):
     """A function that the user wrote."""
 
-    def __init__(self, function, name, size, properties):
+    def __init__(
+        self,
+        function: Callable[[frozenset[int]], float],
+        name: str,
+        size: int,
+        properties: Properties,
+    ) -> None:
         super().__init__(name, size, properties)
         self._function = function
 
-    def value(self, members):
+    def value(self, members: Iterable[int]) -> float:
         value = float(self._function(frozenset(members)))
         if not np.isfinite(value):
             raise BadArgument(
@@ -29,15 +37,15 @@ class _Callable(SetFunction):
 
 
 def set_function(
-    function,
-    size,
+    function: Callable[[frozenset[int]], float],
+    size: int,
     *,
-    normalised=False,
-    monotone=False,
-    submodular=False,
-    modular=False,
-    name="function",
-):
+    normalised: bool = False,
+    monotone: bool = False,
+    submodular: bool = False,
+    modular: bool = False,
+    name: str = "function",
+) -> SetFunction:
     """A set function from any callable.
 
     Parameters

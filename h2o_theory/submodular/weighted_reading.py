@@ -1,10 +1,16 @@
 """Readings of f that add up weights, whose best value of a step is known or almost known."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
+from h2o_theory.annotations import FloatArray, IntArray
 from h2o_theory.errors import BadArgument
+from h2o_theory.optimum.shapes import Shape
 from h2o_theory.submodular.dynamic import Best, DynamicFunction
 from h2o_theory.submodular.row_sums import RowSums
+from h2o_theory.submodular.set_function import SetFunction
 
 __all__ = ["CachedReading", "FullReading", "largest_excess"]
 
@@ -15,23 +21,23 @@ _TANGENTS = 12
 class FullReading(DynamicFunction):
     """``F(Z, t, Y) = h(sum over Y of weights[t, j])``, whatever Z."""
 
-    def __init__(self, name, weights, shape):
+    def __init__(self, name: str, weights: FloatArray, shape: Shape) -> None:
         super().__init__(name, len(weights))
         self.shape, self._weights = shape, weights
 
-    def weights(self, cache, step):
+    def weights(self, cache: Iterable[int], step: int) -> FloatArray:
         """What F adds up, float64 [step + 1]."""
         return self._weights[step, : step + 1]
 
-    def at(self, cache, step):
+    def at(self, cache: Iterable[int], step: int) -> SetFunction:
         weights = self.weights(cache, step)[None]
         return RowSums(self.name, weights, self.shape, modular=self.shape.name == "m")
 
-    def value(self, cache, step, members):
+    def value(self, cache: Iterable[int], step: int, members: Any) -> float:
         total = self.weights(cache, step)[members].sum()
         return float(self.shape.value(np.array([total]))[0])
 
-    def best(self, step, size):
+    def best(self, step: int, size: int) -> Best:
         """The k largest weights: exact, since h does not change which sum is larger."""
         weights = self.weights((), step)
         members = _largest(weights, size)
@@ -42,11 +48,11 @@ class FullReading(DynamicFunction):
 class CachedReading(FullReading):
     """``F(Z, t, Y) = h(sum over Y of (before[t, j] + â_Z[t, j]))``."""
 
-    def __init__(self, name, rows, before, shape):
+    def __init__(self, name: str, rows: FloatArray, before: FloatArray, shape: Shape) -> None:
         super().__init__(name, before, shape)
         self._rows = rows
 
-    def weights(self, cache, step):
+    def weights(self, cache: Iterable[int], step: int) -> FloatArray:
         seen = np.zeros(step + 1, dtype=bool)
         seen[np.asarray(cache, dtype=int)] = True
         seen[step] = True
@@ -55,7 +61,7 @@ class CachedReading(FullReading):
         shares = np.divide(shares, mass, out=np.zeros_like(shares), where=mass > 0)
         return self._weights[step, : step + 1] + shares.mean(axis=0)
 
-    def best(self, step, size):
+    def best(self, step: int, size: int) -> Best:
         r"""Bounds on the best value, which meet at most steps of real rows and are close at others.
 
         If Y has the newcomer, X = Y without it makes its share 1: the k-1 largest of what came
@@ -91,7 +97,9 @@ class CachedReading(FullReading):
         return Best(values[at], upper, members[members < step], members)
 
 
-def largest_excess(approximate, exact, cache, step, size):
+def largest_excess(
+    approximate: DynamicFunction, exact: DynamicFunction, cache: Iterable[int], step: int, size: int
+) -> float:
     """An eps0 with ``f~(X) <= f(X) + eps0`` for all X of at most k tokens, at one cache and step.
 
     Parameters
@@ -126,7 +134,7 @@ def largest_excess(approximate, exact, cache, step, size):
     return float(-np.diff(exact.shape.value(total))[0])
 
 
-def _largest(weights, size):
+def _largest(weights: FloatArray, size: int) -> IntArray:
     """Indices of the k largest weights, ascending; the lowest index among equals."""
     size = max(size, 0)
     if size >= weights.size:

@@ -8,18 +8,21 @@ import pandas as pd
 import pytest
 import reference
 import torch
+from own_questions import ASKED, own_questions
 from recorder_models import tokens
 
 from h2o_theory.cli import main
 from h2o_theory.errors import BadArgument, BadBudget, MissingDependency
 from h2o_theory.experiments import EXPERIMENTS, Study, find_experiment, load_result, save_result
 from h2o_theory.experiments import choice as choice_module
+from h2o_theory.experiments import questions as questions_module
 from h2o_theory.experiments.budgets import budget_ladder
-from h2o_theory.experiments.choice import Question, multiple_choice, own_questions
+from h2o_theory.experiments.choice import multiple_choice
 from h2o_theory.experiments.fidelity import METRICS, fidelity, overlap
 from h2o_theory.experiments.global_statistics import local_against_global, recorded, schedules_of
 from h2o_theory.experiments.harness import questions_from_harness
 from h2o_theory.experiments.quantised import quantised_cache
+from h2o_theory.experiments.questions import Question
 from h2o_theory.experiments.removal import mask_heavy_hitters
 from h2o_theory.experiments.sparse import sparse_masks
 from h2o_theory.experiments.streaming import long_text
@@ -32,6 +35,7 @@ from h2o_theory.live.quantise import Quantiser, fake_quantise
 from h2o_theory.policies import make_policy
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.tiny import tiny_model
+from h2o_theory.statistics import share_interval
 
 
 @pytest.fixture
@@ -277,7 +281,7 @@ def test_questions_are_asked_and_answered(asking):
     questions = own_questions((0, 2))
     result = multiple_choice(asking, questions=questions, policies=("h2o",))
     assert result.table["arm"].tolist() == ["full", "h2o"] * 2
-    assert (result.table["n"] == choice_module.ASKED).all()
+    assert (result.table["n"] == ASKED).all()
     full = result.table[result.table["arm"] == "full"]
     assert (full["same_as_full"] == 1).all()
     assert (result.table["low"] <= result.table["accuracy"]).all()
@@ -289,13 +293,10 @@ def test_questions_are_asked_and_answered(asking):
         firsts = [Words()(answer)["input_ids"][0] for _, answer in question.pairs]
         hits.append(int(logits[firsts].argmax()) == question.right)
     assert full["accuracy"].iloc[1] == np.mean(hits)
-    low, high = choice_module._wilson(8, 16)[1:]
+    low, high = share_interval(8, 16)[1:]
     assert (low, high) == (pytest.approx(0.280, abs=1e-3), pytest.approx(0.720, abs=1e-3))
-    for wrong in ((6,), (-1,)):
-        with pytest.raises(BadArgument, match="examples"):
-            own_questions(wrong)
     for nothing in ({}, {0: []}):
-        with pytest.raises(BadArgument, match="no question"):
+        with pytest.raises(BadArgument, match="at least one question"):
             multiple_choice(asking, questions=nothing)
 
 
@@ -330,17 +331,17 @@ def test_an_answer_counts_as_a_whole_and_by_its_length(asking, monkeypatch):
 
 
 def test_questions_of_one_token_are_read_once_for_all_answers(asking, monkeypatch):
-    reads, original = [], choice_module._predictions
+    reads, original = [], questions_module._predictions
 
     def counted(*arguments):
         reads.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(choice_module, "_predictions", counted)
+    monkeypatch.setattr(questions_module, "_predictions", counted)
     multiple_choice(asking, questions=own_questions((1,)), policies=())
-    assert len(reads) == choice_module.ASKED
+    assert len(reads) == ASKED
     multiple_choice(asking, questions=own_questions((1,)), policies=())
-    assert len(reads) == choice_module.ASKED  # the second run found its cells
+    assert len(reads) == ASKED  # the second run found its cells
 
 
 def test_the_package_of_the_tasks_is_asked_for(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
@@ -352,9 +353,9 @@ def test_the_package_of_the_tasks_is_asked_for(folder, tmp_path, capsys, monkeyp
     assert main([*command, "--task", "piqa"]) == 2
     assert "h2o-theory[harness]" in capsys.readouterr().err
     assert main([*command, "--limit", "3"]) == 2
-    assert "Name one with --task" in capsys.readouterr().err
-    assert main([*command, "--shots", "9"]) == 2
-    assert "0 to 5" in capsys.readouterr().err
+    assert "Give --task" in capsys.readouterr().err
+    assert main([*command, "--task", "piqa", "--shots", "-1"]) == 2
+    assert "--shots" in capsys.readouterr().err
     command[1] = "ladder"
     assert main([*command, "--task", "piqa"]) == 2
     assert "takes no task" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Tasks of lm-evaluation-harness, with the real package: what it reports is what `full` gets."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from recorder_models import VOCABULARY, tiny_model, tokens
 from h2o_theory.cli import main
 from h2o_theory.errors import BadArgument, TaskError, UnknownTask
 from h2o_theory.experiments import Study, load_result
-from h2o_theory.experiments import choice as choice_module
+from h2o_theory.experiments import questions as questions_module
 from h2o_theory.experiments.choice import multiple_choice
 from h2o_theory.experiments.harness import questions_from_harness
+from h2o_theory.experiments.questions import encode_question, question_length
 from h2o_theory.policies import make_policy
 from h2o_theory.recorder.models import LoadedModel
 
@@ -46,10 +48,13 @@ PAPER_TASKS = {
 
 @pytest.fixture(scope="module")
 def defaults():
-    """The harness's own tasks, whose files take it seconds to read."""
+    """The harness's own tasks of these tests: to read all of its 14,000 files takes it 15 s."""
     from lm_eval.tasks import TaskManager
 
-    return TaskManager()
+    own = Path(lm_eval.__file__).parent / "tasks"
+    folders = ("super_glue", "mathqa", "openbookqa", "piqa", "glue", "winogrande", "mmlu")
+    paths = [str(own / name) for name in folders]
+    return TaskManager(include_path=paths, include_defaults=False)
 
 
 @pytest.fixture(autouse=True)
@@ -150,9 +155,9 @@ def test_the_full_cache_has_the_accuracy_that_the_harness_reports(tmp_path, stud
         row = table.loc["full", shots]
         assert (row["n"], row["accuracy"], row["accuracy_norm"]) == (12, accuracy, by_length)
         for question, expected in zip(questions[shots], sums, strict=True):
-            answers = choice_module._encoded(tokenizer, question)
-            everything = make_policy("full"), choice_module._tokens(answers)
-            found = choice_module._score(study.model.model, *everything, answers)
+            answers = encode_question(tokenizer, question)
+            everything = make_policy("full"), question_length(answers)
+            found = questions_module._score(study.model.model, *everything, answers)
             assert found == pytest.approx(expected, abs=1e-4)
     assert result.setting["task"] == task and "of 12 questions" in result.answer
 
@@ -263,7 +268,7 @@ def test_the_command_asks_a_task_and_resumes(tmp_path, tokenizer, capsys, monkey
     command = ["experiment", "choice", "--model", str(tmp_path / "model"), "--text", str(text)]
     command += ["--out", str(tmp_path / "out"), "--policy", "h2o", "--shots", "0,2"]
     command += ["--task", "mine", "--task-folder", str(tmp_path / "tasks")]
-    original, scored = choice_module._score, []
+    original, scored = questions_module._score, []
 
     def stopped(*arguments):
         if len(scored) == 18:
@@ -271,9 +276,9 @@ def test_the_command_asks_a_task_and_resumes(tmp_path, tokenizer, capsys, monkey
         scored.append(arguments)
         return original(*arguments)
 
-    monkeypatch.setattr(choice_module, "_score", stopped)
+    monkeypatch.setattr(questions_module, "_score", stopped)
     assert main(command) == 130  # two questions after the first sixteen
-    monkeypatch.setattr(choice_module, "_score", lambda *a: scored.append(a) or original(*a))
+    monkeypatch.setattr(questions_module, "_score", lambda *a: scored.append(a) or original(*a))
     assert main(command) == 0
     assert len(scored) == 18 + 2 * 2 * 20 - 16
     result = load_result(tmp_path / "out" / "choice.json")

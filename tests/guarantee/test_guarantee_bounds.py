@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from h2o_theory import submodular as sm
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.optimum import needle, trap
+from h2o_theory.instances import needle_rows, trap_rows
 
 OPTIONS = [
     dict(zip(("seen", "uniform", "together"), chosen, strict=True))
@@ -91,7 +91,7 @@ def test_bounds_hold_for_any_dynamic_function(seed, tokens):
 
 @pytest.mark.parametrize("victim", ["h2o", "recent", "lfu"])
 def test_bounds_hold_on_instances_made_to_fool_policies(victim):
-    rows = trap(victim, 26, 4)
+    rows = trap_rows(victim, 26, 4)
     exact = sm.make_reading("row", rows)
     for evicted_at in (swap_rule(exact, 26, 4), schedule(np.random.default_rng(0), 26, 4)):
         measured = sm.measure_conditions(exact, evicted_at, 4)
@@ -198,7 +198,7 @@ def test_premises_and_what_they_leave():
 
 
 def test_needles_make_the_last_row_forget():
-    rows = needle(60, np.random.default_rng(1))
+    rows = needle_rows(60, np.random.default_rng(1))
     exact = sm.make_reading("row", rows)
     found = sm.measure_conditions(exact, swap_rule(exact, 60, 6), 6)
     assert sm.repaired_bound(found)[-1] <= found.ratio[-1]

@@ -3,6 +3,9 @@
 import ast
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +14,12 @@ import pytest
 from h2o_theory.attention import attention_rows
 from h2o_theory.cli import main
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.paper_checks import load_register, run_check, select
-from h2o_theory.paper_checks import register as register_module
-from h2o_theory.paper_checks.algorithms import algorithm_1, algorithm_2, intended
-from h2o_theory.paper_checks.finding import (
+from h2o_theory.policies import Tensors, make_policy
+from h2o_theory.testing import schedule_of
+from paper_checks import load_register, run_check, select
+from paper_checks import register as register_module
+from paper_checks.algorithms import algorithm_1, algorithm_2, intended
+from paper_checks.finding import (
     ASSUMING,
     FAILS,
     HOLDS,
@@ -22,13 +27,11 @@ from h2o_theory.paper_checks.finding import (
     OUT_OF_REACH,
     REPRODUCED,
     VERDICTS,
-    Finding,
+    CheckFinding,
     judge,
     plain,
 )
-from h2o_theory.paper_checks.outcome import Outcome, summary
-from h2o_theory.policies import Tensors, make_policy
-from h2o_theory.testing import schedule_of
+from paper_checks.outcome import Outcome, summary
 
 PAPER = (
     # A. Setting
@@ -108,7 +111,7 @@ def test_every_row_names_a_check_and_every_check_has_a_row():
     assert len(named) == len(REGISTER)
     for check in named:
         module, _, name = check.partition(":")
-        function = getattr(importlib.import_module(f"h2o_theory.paper_checks.{module}"), name)
+        function = getattr(importlib.import_module(f"paper_checks.{module}"), name)
         assert function.__doc__, check
     folder = Path(register_module.__file__).parent
     prefixes = ("def_", "alg_", "remark_", "thm_", "cor_", "lemma_", "claim_", "obs_")
@@ -146,11 +149,33 @@ def test_the_register_is_what_the_check_observes(row):
         assert "T = " in finding.effort and "[" in finding.summary, "model, text and an interval"
 
 
+def test_the_checks_are_found_in_a_checkout_that_is_not_installed():
+    """A top-level package: no install hook (``-S``), only the dependencies on the path."""
+    root = Path(register_module.__file__).parents[1]
+    dependencies = [place for place in sys.path if "site-packages" in place]
+    code = (
+        f"import sys; sys.path += {dependencies!r}\n"
+        "import paper_checks, h2o_theory\n"
+        "row, = paper_checks.select(paper_checks.load_register(), ['def-D.1'])\n"
+        "print(paper_checks.__file__, h2o_theory.__file__, paper_checks.run_check(row).verdict)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(str(root)) == 2 and done.stdout.endswith("holds\n")
+
+
 def test_a_drifted_verdict_is_seen():
     row = REGISTER[0]
-    other = Finding(HOLDS, "", "")
+    other = CheckFinding(HOLDS, "", "")
     assert not row.agrees(other) and Outcome(row, other).drifted
-    unrepaired = Finding(row.verdict, "", "", remedy_holds=False)
+    unrepaired = CheckFinding(row.verdict, "", "", remedy_holds=False)
     assert not row.agrees(unrepaired) and "same test" in Outcome(row, unrepaired).difference
     assert judge(None, None) == (HOLDS, None)
     assert judge({"x": 1}, None) == (FAILS, True)
@@ -166,8 +191,8 @@ def test_ids_select_and_unknown_ones_are_named():
 
 def test_summary_counts_and_names_what_differs():
     row = next(row for row in REGISTER if row.verdict == FAILS)
-    good = Outcome(row, Finding(FAILS, "s", "e", {}, {"n": 1}, True))
-    bad = Outcome(row, Finding(HOLDS, "s", "e"))
+    good = Outcome(row, CheckFinding(FAILS, "s", "e", {}, {"n": 1}, True))
+    bad = Outcome(row, CheckFinding(HOLDS, "s", "e"))
     both = summary([good, good])
     assert "fails as stated: 2" in both and "For 2 of the 2 that fail" in both
     assert "Different from the register: 1" in summary([good, bad])
@@ -192,7 +217,7 @@ def test_command_line_refuses_an_unknown_id(capsys):
 
 
 def test_slow_checks_are_left_out_on_request(monkeypatch, capsys):
-    monkeypatch.setattr("h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "", ""))
+    monkeypatch.setattr("h2o_theory.cli.check.run_check", lambda row: CheckFinding(HOLDS, "", ""))
     assert main(["check", "--fast", "def-D.1", "obs-topk"]) == 0
     out = capsys.readouterr().out
     assert "def-D.1" in out and "obs-topk" not in out
@@ -212,7 +237,7 @@ def test_a_missing_package_is_a_row_and_not_a_drift(monkeypatch, capsys):
 
 def test_command_line_exits_with_3_on_drift(monkeypatch, capsys):
     monkeypatch.setattr(
-        "h2o_theory.cli.check.run_check", lambda row: Finding(HOLDS, "changed", "made up")
+        "h2o_theory.cli.check.run_check", lambda row: CheckFinding(HOLDS, "changed", "made up")
     )
     assert main(["check", "alg-1"]) == 3
     assert "recorded: fails as stated" in capsys.readouterr().out

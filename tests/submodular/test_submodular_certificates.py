@@ -1,4 +1,4 @@
-"""Bounds, curvatures and the submodularity ratio, each against the exhaustive optimum."""
+"""Bounds and curvature, each against the exhaustive optimum."""
 
 import numpy as np
 import pytest
@@ -34,10 +34,8 @@ def test_curvatures_bound_greedy(function, data):
     size = data.draw(st.integers(1, function.size))
     found, optimum = sm.greedy(function, size), best_value(function, size)
     total = sm.total_curvature(function)
-    by_greedy = sm.greedy_curvature(function, found.members)
-    assert 0 <= by_greedy <= total + 1e-9 <= 1 + 1e-9
+    assert 0 <= total <= 1
     assert found.value >= sm.curvature_factor(total, size) * optimum - 1e-9
-    assert found.value >= sm.greedy_curvature_factor(by_greedy, size) * optimum - 1e-9
 
 
 def test_curvature_at_its_ends():
@@ -45,8 +43,6 @@ def test_curvature_at_its_ends():
     assert sm.total_curvature(sm.coverage([[0], [0]], 1)) == 1
     half = sm.budget_additive([1.0, 1.0], 1.5)
     assert sm.total_curvature(half) == pytest.approx(0.5)
-    assert sm.greedy_curvature(half, (0, 1)) == pytest.approx(0.5)
-    assert sm.greedy_curvature(half, (0,)) == 0
 
 
 def test_total_curvature_says_little_on_attention_where_the_bound_says_much():
@@ -58,50 +54,15 @@ def test_total_curvature_says_little_on_attention_where_the_bound_says_much():
     assert found.value / sm.prefix_bound(function, found.members, 12) > factor + 0.1
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.data())
-def test_the_submodularity_ratio_bounds_greedy_on_any_monotone_function(seed, size, data):
-    rng = np.random.default_rng(seed)
-    table = np.zeros(1 << size)
-    for mask in range(1, 1 << size):
-        below = max(table[mask & ~(1 << j)] for j in range(size) if mask >> j & 1)
-        table[mask] = below + rng.choice([0.0, 0.3, 1.0])
-    function = sm.set_function(
-        lambda chosen: table[sum(1 << j for j in chosen)], size, normalised=True, monotone=True
-    )
-    k = data.draw(st.integers(1, size))
-    found = sm.greedy(function, k)
-    ratio = sm.submodularity_ratio(function, found.members, k)
-    optimum = best_value(function, k)
-    assert 0 <= ratio <= 1
-    assert found.value >= sm.ratio_factor(ratio, k) * optimum - 1e-9
-
-
-@settings(max_examples=40, deadline=None)
-@given(functions(most=5), st.data())
-def test_submodular_functions_have_ratio_one(function, data):
-    k = data.draw(st.integers(1, function.size))
-    assert sm.submodularity_ratio(function, range(function.size), k) == pytest.approx(1, abs=1e-6)
-
-
-def test_a_known_ratio():
-    """Two elements worth 1 each alone and 4 together."""
-    function = sm.set_function(lambda chosen: len(chosen) ** 2, 2, normalised=True, monotone=True)
-    assert sm.submodularity_ratio(function, [0], 2) == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda: sm.total_curvature(sm.set_function(len, 2)),
-        lambda: sm.greedy_curvature(sm.modular([1.0]), [1]),
-        lambda: sm.submodularity_ratio(sm.modular(np.ones(13)), [0], 1),
         lambda: sm.prefix_bound(sm.set_function(len, 2), [0], 1),
         lambda: sm.prefix_bound(sm.modular([1.0, 2.0]), [0], 0),
         lambda: sm.online_bound(sm.set_function(len, 2).select([0]), 1),
         lambda: sm.online_bound(sm.modular([1.0]).select(), "1"),
         lambda: sm.curvature_factor(1.2, 2),
-        lambda: sm.ratio_factor(-0.1, 2),
         lambda: sm.greedy_factor(0),
         lambda: sm.noisy_greedy_bound(1.0, 1, -1.0),
     ],

@@ -25,7 +25,6 @@ def instances(rng, size, tied=False):
         "budget-additive": sm.budget_additive(numbers(size), 1.3),
         "coverage": sm.coverage(items, 9),
         "weighted coverage": sm.weighted_coverage(items, numbers(9)),
-        "saturated coverage": sm.saturated_coverage(numbers(size, size), 0.25),
         "facility location": sm.facility_location(sm.key_similarity(keys)),
         "log-determinant": sm.log_det(keys @ keys.T, 0.5),
         **{f"rows {name}": sm.row_sums(rows, shape) for name, shape in SHAPES.items()},

@@ -6,25 +6,23 @@ from optimum_referees import brute_force
 
 from h2o_theory.engine.run import make_run
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.optimum import (
-    FRACTION_BITS,
+from h2o_theory.instances import (
     TRAPS,
-    drift,
-    heavy_hitters,
-    local,
-    lookalikes,
-    needle,
+    drifting_rows,
+    heavy_hitter_rows,
+    local_rows,
+    lookalike_rows,
+    needle_rows,
     online_limit,
-    optimum_at,
-    surprise,
-    tie_rich,
-    to_fixed_point,
-    trap,
+    surprise_rows,
+    tied_rows,
+    trap_rows,
 )
+from h2o_theory.optimum import FRACTION_BITS, optimum_at, to_fixed_point
 from h2o_theory.policies import make_policy
 from h2o_theory.policies.base import Context
 
-FAMILIES = [drift, heavy_hitters, local, needle, tie_rich]
+FAMILIES = [drifting_rows, heavy_hitter_rows, local_rows, needle_rows, tied_rows]
 ONLINE = ["h2o", "lru", "lfu", "recent", "sink", "tova", "heavy"]
 
 
@@ -69,22 +67,26 @@ def test_families_have_their_character():
         for name in rows
         for policy in ("recent", "heavy")
     }
-    assert ratio["local", "recent"] > 0.9 > 0.6 > ratio["heavy_hitters", "recent"]
-    assert ratio["heavy_hitters", "heavy"] > 0.8 > ratio["local", "heavy"]
+    assert ratio["local_rows", "recent"] > 0.9 > 0.6 > ratio["heavy_hitter_rows", "recent"]
+    assert ratio["heavy_hitter_rows", "heavy"] > 0.8 > ratio["local_rows", "heavy"]
     # A handful of keys collects half of all mass where hitters are heavy, and nowhere else.
     share = {
         name: np.sort(each.sum(axis=0))[::-1][:15].sum() / tokens for name, each in rows.items()
     }
-    assert share["heavy_hitters"] > 0.5 > max(share["local"], share["drift"], share["needle"])
+    assert (
+        share["heavy_hitter_rows"]
+        > 0.5
+        > max(share["local_rows"], share["drifting_rows"], share["needle_rows"])
+    )
     # Needles: single keys older than 20 rows take most of a row again and again.
-    old = np.tril(rows["needle"], -20).max(axis=1)
-    assert (old > 0.5).sum() > 20 > (np.tril(rows["local"], -20).max(axis=1) > 0.5).sum()
+    old = np.tril(rows["needle_rows"], -20).max(axis=1)
+    assert (old > 0.5).sum() > 20 > (np.tril(rows["local_rows"], -20).max(axis=1) > 0.5).sum()
     # Ties: three values in all, and equal column sums.
-    assert set(np.unique(rows["tie_rich"])) == {0.0, 0.25, 0.5, 1.0}
+    assert set(np.unique(rows["tied_rows"])) == {0.0, 0.25, 0.5, 1.0}
 
 
 def test_drift_asks_for_a_topic_until_it_is_drawn_anew():
-    rows = drift(256, np.random.default_rng(0), stay=64, match=8.0)
+    rows = drifting_rows(256, np.random.default_rng(0), stay=64, match=8.0)
     steady, across = [], []
     for t in range(70, 255):
         same = np.minimum(rows[t, :60], rows[t + 1, :60]).sum()
@@ -95,7 +97,7 @@ def test_drift_asks_for_a_topic_until_it_is_drawn_anew():
 @pytest.mark.parametrize("tokens, budget", [(400, 8), (400, 2), (400, 3), (1000, 50), (130, 20)])
 @pytest.mark.parametrize("policy", TRAPS)
 def test_each_trap_catches_its_policy_and_spares_another(policy, tokens, budget):
-    rows = trap(policy, tokens, budget)
+    rows = trap_rows(policy, tokens, budget)
     np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=1e-12)
     assert not np.triu(rows, 1).any()
     best = optimum(rows, budget)
@@ -107,7 +109,7 @@ def test_each_trap_catches_its_policy_and_spares_another(policy, tokens, budget)
 
 @pytest.mark.parametrize("online", ["lru", "lfu", "tova", "heavy"])
 def test_the_h2o_trap_spares_other_online_policies(online):
-    rows = trap("h2o", 400, 8)
+    rows = trap_rows("h2o", 400, 8)
     assert retained(rows, 8, "h2o") < 0.08 * optimum(rows, 8)
     assert retained(rows, 8, online) > 0.99 * optimum(rows, 8)
 
@@ -116,7 +118,7 @@ def test_the_h2o_trap_spares_other_online_policies(online):
 @pytest.mark.parametrize("policy", ONLINE)
 def test_no_online_policy_beats_the_limit_on_lookalikes(policy, tokens, budget):
     limit = online_limit(tokens, budget)
-    rows = lookalikes(tokens, budget, np.random.default_rng(3))
+    rows = lookalike_rows(tokens, budget, np.random.default_rng(3))
     key = int(rows[-1].argmax())
     assert key < limit.rows and (rows[: limit.rows] == np.eye(tokens)[: limit.rows]).all()
     values = []
@@ -142,7 +144,7 @@ def test_the_limit_shrinks_with_the_length():
 @pytest.mark.parametrize("policy", ONLINE)
 def test_no_online_policy_beats_the_limit_on_a_surprise(policy):
     tokens, budget = 12, 4
-    rows = surprise(tokens, np.random.default_rng(0))
+    rows = surprise_rows(tokens, np.random.default_rng(0))
     assert rows.sum() == rows[-1].sum() == 1.0 and rows[-1, -1] == 0.0
     values = []
     for key in range(tokens - 1):
@@ -154,7 +156,7 @@ def test_no_online_policy_beats_the_limit_on_a_surprise(policy):
 
 
 def test_the_optimum_of_a_surprise_by_brute_force():
-    fixed = to_fixed_point(surprise(6, np.random.default_rng(2)))
+    fixed = to_fixed_point(surprise_rows(6, np.random.default_rng(2)))
     assert brute_force(fixed, 2, 0) == fixed.sum() and brute_force(fixed, 1, 0) == 0
 
 
@@ -166,18 +168,18 @@ def test_refuses_unusable_input():
         with pytest.raises(BadArgument, match="Generator"):
             family(5, 0)
     with pytest.raises(BadArgument, match="topics"):
-        drift(5, rng, topics=0)
+        drifting_rows(5, rng, topics=0)
     with pytest.raises(BadArgument, match="length"):
-        needle(5, rng, length=0)
+        needle_rows(5, rng, length=0)
     with pytest.raises(BadArgument, match="Generator"):
-        surprise(5, np.random.RandomState(0))
+        surprise_rows(5, np.random.RandomState(0))
     with pytest.raises(BadArgument, match="Generator"):
-        lookalikes(5, 2, None)
+        lookalike_rows(5, 2, None)
     with pytest.raises(BadBudget, match="budget"):
         online_limit(5, 6)
     with pytest.raises(BadArgument, match="no trap"):
-        trap("optimum", 100, 5)
+        trap_rows("optimum", 100, 5)
     with pytest.raises(BadArgument, match="no room"):
-        trap("lru", 30, 5)
+        trap_rows("lru", 30, 5)
     with pytest.raises(BadArgument, match="no room"):
-        trap("lru", 30, 1)
+        trap_rows("lru", 30, 1)

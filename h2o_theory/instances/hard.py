@@ -7,21 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
+from h2o_theory.instances.families import require_generator
 from h2o_theory.optimum.arguments import require_at_least, require_budget
-from h2o_theory.optimum.instances import require_generator
 
-__all__ = ["OnlineLimit", "TRAPS", "lookalikes", "online_limit", "surprise", "trap"]
+__all__ = ["OnlineLimit", "TRAPS", "lookalike_rows", "online_limit", "surprise_rows", "trap_rows"]
 
 
 class OnlineLimit(NamedTuple):
-    """The ratio that no online policy exceeds on :func:`lookalikes`, and the rows that show it."""
+    """The ratio no online policy exceeds on :func:`lookalike_rows`, and the rows that show it."""
 
     ratio: float
     rows: int
 
 
-def surprise(tokens, rng):
+def surprise_rows(tokens: int, rng: np.random.Generator) -> FloatArray:
     """Rows of no attention at all, then one that puts all mass on a random older token.
 
     Theorem. No online policy, randomised or not, retains more than ``(k-1)/(T-1)`` of it in
@@ -46,8 +47,8 @@ def surprise(tokens, rng):
     return rows
 
 
-def online_limit(tokens, budget):
-    """The best that any online policy can expect on :func:`lookalikes` of this length and budget.
+def online_limit(tokens: int, budget: int) -> OnlineLimit:
+    """The best any online policy can expect on :func:`lookalike_rows` of this length and budget.
 
     With n rows alike, a policy holds the token that matters with probability at most (k-1)/n::
 
@@ -75,7 +76,7 @@ def online_limit(tokens, budget):
     return OnlineLimit(float(ratio[best]), int(alike[best]))
 
 
-def lookalikes(tokens, budget, rng):
+def lookalike_rows(tokens: int, budget: int, rng: np.random.Generator) -> FloatArray:
     """Rows that attend only to themselves, then rows that attend only to one of those tokens.
 
     The number of rows alike is that of :func:`online_limit`, and the token is drawn uniformly from
@@ -102,7 +103,7 @@ def lookalikes(tokens, budget, rng):
     return rows
 
 
-def trap(policy, tokens, budget):
+def trap_rows(policy: str, tokens: int, budget: int) -> FloatArray:
     """Rows on which the named policy retains almost nothing of what the optimum retains.
 
     =========  ==================================================================================
@@ -159,25 +160,25 @@ def trap(policy, tokens, budget):
     return rows
 
 
-def _trap_recent(rows, budget):
+def _trap_recent(rows: FloatArray, budget: int) -> None:
     """Token 0 from the start; the budget does not matter."""
     _only(rows, 1, 0)
 
 
-def _trap_lru(rows, budget):
+def _trap_lru(rows: FloatArray, budget: int) -> None:
     """Token 0 for 2k rows, k rows of their own, token 0 again."""
     _only(rows, 1, 0)
     flush = slice(2 * budget, 3 * budget + 1)
     rows[flush] = np.eye(len(rows))[flush]
 
 
-def _trap_lfu(rows, budget):
+def _trap_lfu(rows: FloatArray, budget: int) -> None:
     """The first k tokens alike for 2k rows, then the next token always."""
     _evenly(rows, budget, 3 * budget, slice(0, budget))
     _only(rows, 3 * budget + 1, 3 * budget)
 
 
-def _trap_h2o(rows, budget):
+def _trap_h2o(rows: FloatArray, budget: int) -> None:
     """Half of k tokens alike for 2k rows; then a new one, barely used for k rows, then always."""
     heavy = budget // 2
     new = heavy + 2 * budget
@@ -188,7 +189,7 @@ def _trap_h2o(rows, budget):
     _only(rows, new + budget + 1, new)
 
 
-def _trap_belady(rows, budget):
+def _trap_belady(rows: FloatArray, budget: int) -> None:
     """All tokens but the first alike until the cache has been full, then the first always."""
     for t in range(1, budget + 1):
         _evenly(rows, t, t + 1, slice(1, t + 1))
@@ -204,13 +205,13 @@ TRAPS = {
 }
 
 
-def _only(rows, start, key):
+def _only(rows: FloatArray, start: int, key: int) -> None:
     """From row ``start`` on all mass goes to one key."""
     rows[start:] = 0.0
     rows[start:, key] = 1.0
 
 
-def _evenly(rows, start, end, keys):
+def _evenly(rows: FloatArray, start: int, end: int, keys: slice) -> None:
     """Rows ``start .. end-1`` share their mass evenly among some keys."""
     rows[start:end] = 0.0
     rows[start:end, keys] = 1.0 / (keys.stop - keys.start)

@@ -2,21 +2,31 @@
 
 Every generator takes the length T and a numpy Generator and returns float64 rows [T, T], lower
 triangular, each summing to one: the softmax of logits that describe the character. The same
-Generator state gives the same rows. Adversarial rows are in :mod:`h2o_theory.optimum.adversarial`.
+Generator state gives the same rows. Adversarial rows are in :mod:`h2o_theory.instances.hard`.
 """
 
 import numpy as np
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import BadArgument
 from h2o_theory.optimum.arguments import require_at_least
 
-__all__ = ["drift", "heavy_hitters", "local", "needle", "require_generator", "tie_rich"]
+__all__ = [
+    "drifting_rows",
+    "heavy_hitter_rows",
+    "local_rows",
+    "needle_rows",
+    "require_generator",
+    "tied_rows",
+]
 
 _SINKS = 4
 _SINK_BONUS = 3.0
 
 
-def heavy_hitters(tokens, rng, *, spread=2.5, recency=0.2):
+def heavy_hitter_rows(
+    tokens: int, rng: np.random.Generator, *, spread: float = 2.5, recency: float = 0.2
+) -> FloatArray:
     """A few tokens matter all the time: ``logit[t, j] = noise + spread * s_j - recency log(lag)``.
 
     Parameters
@@ -35,26 +45,28 @@ def heavy_hitters(tokens, rng, *, spread=2.5, recency=0.2):
     return _softmax(logits)
 
 
-def local(tokens, rng, *, recency=2.0):
+def local_rows(tokens: int, rng: np.random.Generator, *, recency: float = 2.0) -> FloatArray:
     """Attention stays near: ``logit[t, j] = noise - recency * log(1 + lag)``.
 
     Parameters
     ----------
     tokens, rng
-        As in :func:`heavy_hitters`.
+        As in :func:`heavy_hitter_rows`.
     recency : float
     """
     logits = _noise(tokens, rng)
     return _softmax(logits - recency * _log_lag(len(logits)))
 
 
-def drift(tokens, rng, *, topics=8, stay=64, match=3.0):
+def drifting_rows(
+    tokens: int, rng: np.random.Generator, *, topics: int = 8, stay: int = 64, match: float = 3.0
+) -> FloatArray:
     """What matters changes: tokens have topics, and queries ask for one topic for a while.
 
     Parameters
     ----------
     tokens, rng
-        As in :func:`heavy_hitters`.
+        As in :func:`heavy_hitter_rows`.
     topics : int
         Number of topics, at least 1.
     stay : int
@@ -72,13 +84,20 @@ def drift(tokens, rng, *, topics=8, stay=64, match=3.0):
     return _softmax(logits)
 
 
-def needle(tokens, rng, *, bursts=None, length=8, strength=6.0):
+def needle_rows(
+    tokens: int,
+    rng: np.random.Generator,
+    *,
+    bursts: int | None = None,
+    length: int = 8,
+    strength: float = 6.0,
+) -> FloatArray:
     """Old tokens are wanted out of the blue: short bursts of attention on one random older key.
 
     Parameters
     ----------
     tokens, rng
-        As in :func:`heavy_hitters`.
+        As in :func:`heavy_hitter_rows`.
     bursts : int, optional
         How many, at least 0; T // 8 by default.
     length : int
@@ -98,7 +117,7 @@ def needle(tokens, rng, *, bursts=None, length=8, strength=6.0):
     return _softmax(logits)
 
 
-def tie_rich(tokens, rng):
+def tied_rows(tokens: int, rng: np.random.Generator) -> FloatArray:
     """Rows that give 1/4 to each of four random keys, all else nothing: ties everywhere, exactly.
 
     Rows that see fewer than four keys use the largest power of two they can.
@@ -106,7 +125,7 @@ def tie_rich(tokens, rng):
     Parameters
     ----------
     tokens, rng
-        As in :func:`heavy_hitters`.
+        As in :func:`heavy_hitter_rows`.
     """
     rows = np.zeros_like(_noise(tokens, rng))
     for t in range(len(rows)):
@@ -115,14 +134,14 @@ def tie_rich(tokens, rng):
     return rows
 
 
-def _noise(tokens, rng):
+def _noise(tokens: int, rng: np.random.Generator) -> FloatArray:
     """Standard normal logits [T, T]; refuses a length below 1 and what is no Generator."""
     tokens = require_at_least(tokens, 1, "tokens")
     require_generator(rng)
     return rng.normal(size=(tokens, tokens))
 
 
-def require_generator(rng):
+def require_generator(rng: np.random.Generator) -> None:
     """Refuse what is no numpy Generator: legacy seeds and states are not repeatable enough."""
     if not isinstance(rng, np.random.Generator):
         raise BadArgument(
@@ -134,13 +153,13 @@ def require_generator(rng):
         )
 
 
-def _log_lag(tokens):
+def _log_lag(tokens: int) -> FloatArray:
     """``log(1 + t - j)`` [T, T], 0 above the diagonal."""
     lag = np.subtract.outer(np.arange(tokens), np.arange(tokens))
     return np.log1p(np.maximum(lag, 0))
 
 
-def _softmax(logits):
+def _softmax(logits: FloatArray) -> FloatArray:
     """Causal softmax of each row."""
     logits = np.where(np.tril(np.ones(logits.shape, dtype=bool)), logits, -np.inf)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
