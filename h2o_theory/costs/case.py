@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from h2o_theory.costs.hardware import Hardware
 from h2o_theory.costs.policy import PolicyCost
-from h2o_theory.costs.workload import Placement, Workload
 from h2o_theory.costs.schedules import SCHEDULES, Schedule
 from h2o_theory.costs.shapes import ModelShape
+from h2o_theory.costs.workload import Placement, Workload
 
 __all__ = ["Case"]
 

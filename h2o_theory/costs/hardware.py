@@ -65,7 +65,7 @@ HARDWARE: dict[str, Hardware] = {
     "t4": Hardware(
         "T4", 15 * GIB, 320 * GB, 65 * TERA, 15.75 * GB, 208 * GB, 2 * GB,
         source="NVIDIA T4 data sheet: 16 GB, of which 15 GiB are visible with ECC on, 320 GB/s, "
-        "65 Tflop/s float16, PCIe 3.0 x16; 208 GB of host memory and a disk of 2 GB/s as in the FlexGen paper",
+        "65 Tflop/s float16, PCIe 3.0 x16; host of 208 GB and disk of 2 GB/s as in FlexGen's paper",
     ),
     "a100-80gb": Hardware(
         "A100-80GB", 80 * GIB, 2039 * GB, 312 * TERA, 31.5 * GB, 512 * GB,

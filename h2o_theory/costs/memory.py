@@ -4,8 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from h2o_theory.costs.case import Case
-from h2o_theory.costs.workload import whole_tensors
 from h2o_theory.costs.units import bytes_in_words
+from h2o_theory.costs.workload import whole_tensors
 from h2o_theory.errors import BadArgument
 
 __all__ = ["Peaks", "device_weights", "fits", "largest_batch", "peak_memory", "require_fit"]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from h2o_theory.costs.workload import Workload
 from h2o_theory.costs.shapes import ModelShape
+from h2o_theory.costs.workload import Workload
 from h2o_theory.errors import BadArgument, BadBudget
 
 __all__ = ["PolicyCost"]
@@ -72,7 +72,7 @@ class PolicyCost:
         return np.minimum(np.broadcast_to(np.asarray(self.budget, float), layers), float(tokens))
 
     def mean_entries(self, layers: int, workload: Workload) -> NDArray[np.float64]:
-        """The mean over the decoding steps, whose queries see prompt + 1, prompt + 2, ... tokens."""
+        """The mean over the decoding steps, whose queries see prompt + 1, prompt + 2, ..."""
         if not workload.steps:
             return self.entries(layers, workload.prompt)
         seen = range(workload.prompt + 1, workload.tokens)
