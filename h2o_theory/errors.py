@@ -1,8 +1,12 @@
-"""Named errors: what is wrong, where, what was got, what was expected and what to do.
+"""Named errors: which argument is wrong, what it must be, what it was, and what to do.
 
 All of them derive from :class:`H2OTheoryError`, so a caller can catch one class; the command
 line prints them on one line and exits with code 2.
 """
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 __all__ = [
     "BadArgument",
@@ -11,7 +15,6 @@ __all__ = [
     "ContractBroken",
     "CorruptCell",
     "CorruptTrace",
-    "DiskFull",
     "H2OTheoryError",
     "InvalidAttention",
     "MissingDependency",
@@ -24,10 +27,7 @@ __all__ = [
     "TextError",
     "TraceNotFound",
     "UnfinishedTrace",
-    "UnknownMask",
-    "UnknownPolicy",
-    "UnknownTask",
-    "UnknownTransform",
+    "UnknownName",
     "UnsupportedModel",
 ]
 
@@ -35,31 +35,43 @@ __all__ = [
 class H2OTheoryError(Exception):
     """Base class of every error this package raises on purpose.
 
+    The message reads ``[where: ]what[, got X][; expected Y][. hint]``.
+
     Parameters
     ----------
     what : str
-        The fault in a few words.
-    where : str, optional
-        The file, argument, layer or step concerned.
-    got, expected : object, optional
-        What was found and what would have been accepted.
+        A sentence about the argument that says what it must be, or what happened.
+    where : object, optional
+        The file, layer or step concerned, where the sentence does not name it.
+    got : object, optional
+        What was found.
+    expected : object, optional
+        What would have been accepted, where the sentence does not say so.
     hint : str, optional
         The next step for the user, as an imperative sentence.
+
+    Examples
+    --------
+    >>> print(BadArgument("chunk must be at least 1", got=0))
+    chunk must be at least 1, got 0
     """
 
-    def __init__(self, what, *, where="", got="", expected="", hint=""):
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = "",
+        got: object = "",
+        expected: object = "",
+        hint: str = "",
+    ) -> None:
         self.what, self.where, self.hint = what, str(where), hint
         self.got, self.expected = str(got), str(expected)
-        text = what
-        if self.where:
-            text += f" [{self.where}]"
-        details = []
+        text = f"{self.where}: {what}" if self.where else what
         if self.got:
-            details.append(f"got {self.got}")
+            text += f", got {self.got}"
         if self.expected:
-            details.append(f"expected {self.expected}")
-        if details:
-            text += ": " + "; ".join(details)
+            text += f"; expected {self.expected}"
         if hint:
             text += f". {hint}"
         super().__init__(" ".join(text.split()))
@@ -77,12 +89,39 @@ class OutOfRange(BadArgument):
     """A layer, kv_head or row does not exist in the trace or model."""
 
 
-class UnknownMask(BadArgument):
-    """There is no mask of that name."""
+class UnknownName(BadArgument):
+    """There is no policy, mask, transform or task of that name."""
 
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        name: str,
+        known: Iterable[str],
+        *,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The error for a name that is none, with what was probably meant said first.
 
-class UnknownPolicy(BadArgument):
-    """No policy of that name is registered."""
+        Parameters
+        ----------
+        kind : str
+            What it should have named, such as ``"policy"``.
+        name : str
+        known : iterable of str
+            The names that exist.
+        elsewhere : dict of str to str, optional
+            Names that other software uses, lower case, with what they are called here.
+
+        Examples
+        --------
+        >>> print(UnknownName.of("policy", "h20", ["h2o", "tova"]))
+        there is no policy 'h20'. Did you mean h2o? There are: h2o, tova
+        """
+        known, same = list(known), (elsewhere or {}).get(name.lower())
+        near = [same] if same else difflib.get_close_matches(name.lower(), known, cutoff=0.5)
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        return cls(f"there is no {kind} {name!r}", hint=f"{meant}There are: {', '.join(known)}")
 
 
 class InvalidAttention(BadArgument):
@@ -93,16 +132,8 @@ class TextError(BadArgument):
     """The text to record is missing, empty, undecodable or too short."""
 
 
-class UnknownTask(BadArgument):
-    """There is no task of that name, or it is a group of tasks."""
-
-
 class TaskError(BadArgument):
     """A task has no choices, its data cannot be reached, or its documents do not fit."""
-
-
-class UnknownTransform(BadArgument):
-    """There is no transform of that name."""
 
 
 class NotEnoughData(BadArgument):
@@ -118,7 +149,7 @@ class CannotWrite(H2OTheoryError):
 
 
 class CorruptCell(H2OTheoryError):
-    """The file of a sweep's cell is truncated or altered; nothing was read from it."""
+    """The file of a finished cell is truncated or altered; nothing was read from it."""
 
 
 class TraceNotFound(H2OTheoryError):
@@ -135,10 +166,6 @@ class CorruptTrace(H2OTheoryError):
 
 class UnfinishedTrace(H2OTheoryError):
     """A recording was stopped before its end: no trace yet, but it can be resumed or replaced."""
-
-
-class DiskFull(H2OTheoryError):
-    """What is to be written does not fit on the disk."""
 
 
 class ModelNotFound(H2OTheoryError):

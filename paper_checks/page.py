@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 import h2o_theory
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import CannotWrite
 from paper_checks.finding import VERDICTS
 from paper_checks.outcome import summary
 
@@ -22,7 +22,7 @@ def write_page(outcomes, path):
 
     Raises
     ------
-    BadArgument
+    CannotWrite
         If the place cannot be written.
     """
     template = importlib.resources.files(__package__).joinpath("page.html.j2")
@@ -44,7 +44,7 @@ def write_page(outcomes, path):
         os.chmod(name, 0o644)
         os.replace(name, path)
     except OSError as error:
-        raise BadArgument("cannot write there", where=path, got=error.strerror) from None
+        raise CannotWrite("cannot write there", where=path, got=error.strerror) from None
     return path
 
 

@@ -106,7 +106,7 @@ def replay(
 
     Raises
     ------
-    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+    UnknownName, BadBudget, OutOfRange, BadArgument
         Before any work is done.
 
     Notes

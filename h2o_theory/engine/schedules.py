@@ -41,7 +41,7 @@ def schedules(
 
     Raises
     ------
-    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+    UnknownName, BadBudget, OutOfRange, BadArgument
         Before any work is done.
 
     Notes

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def check_policies(policies):
-    """A list of policy objects from names and objects; raises UnknownPolicy or BadArgument."""
+    """A list of policy objects from names and objects; raises UnknownName or BadArgument."""
     policies = parse_policies(policies)
     for policy in policies:
         if not isinstance(policy, Policy) and not hasattr(policy, "rate"):
@@ -49,7 +49,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
 
     Raises
     ------
-    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+    UnknownName, BadBudget, OutOfRange, BadArgument
     """
     policies = check_policies(policies)
     prefill, seed = checked_prefill(prefill, trace.tokens), checked_seed(seed)

@@ -4,10 +4,10 @@ import numpy as np
 
 from h2o_theory.attention import rotate
 from h2o_theory.errors import BadArgument
+from h2o_theory.families import HALVES
 from h2o_theory.policies import TENSORS, Tensors
 
 __all__ = [
-    "HALVES",
     "check_tensors",
     "counts_slots",
     "head_tensors",
@@ -15,12 +15,6 @@ __all__ = [
     "rotary_of",
     "stated_rotary",
 ]
-
-HALVES = frozenset(
-    "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gpt_neox phi phi3 stablelm "
-    "starcoder2 olmo olmo2 granite".split()
-)
-"""Families that pair coordinate f with f + w/2, in every layer alike."""
 
 
 def check_tensors(trace, layers, policies):

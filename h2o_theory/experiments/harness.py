@@ -5,7 +5,7 @@ import difflib
 from pathlib import Path
 
 from h2o_theory.dependencies import require
-from h2o_theory.errors import BadArgument, H2OTheoryError, TaskError, UnknownTask
+from h2o_theory.errors import BadArgument, H2OTheoryError, TaskError, UnknownName
 from h2o_theory.experiments.questions import Question
 
 __all__ = ["questions_from_harness"]
@@ -53,7 +53,7 @@ def questions_from_harness(task, *, shots=(0,), limit=None, folder=None):
     ------
     MissingDependency
         Without the package ``lm-eval`` (extra ``harness``).
-    UnknownTask
+    UnknownName
         If there is no such task, or it is a group of tasks.
     TaskError
         If the data set cannot be reached, the task has no choices or judges them by a rule of its
@@ -98,7 +98,7 @@ def _loaded(task, folder):
     if task not in found.all_subtasks:
         known = task in found.all_tasks
         near = difflib.get_close_matches(task, [*names, *found.all_subtasks], n=5)
-        raise UnknownTask(
+        raise UnknownName(
             "this is a group of tasks" if known else "there is no such task",
             where=task,
             expected=f"one task, such as {', '.join(near)}" if near else "one task",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 import h2o_theory
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, CannotWrite
 
 __all__ = ["ExperimentResult", "load_result", "save_result"]
 
@@ -70,7 +70,7 @@ def save_result(result, folder):
         beside.write_text(json.dumps(_finite(plain), indent=1) + "\n")
         os.replace(beside, path)
     except OSError as error:
-        raise BadArgument("cannot write there", where=folder, got=error.strerror) from None
+        raise CannotWrite("cannot write there", where=folder, got=error.strerror) from None
     finally:
         beside.unlink(missing_ok=True)
     return path

@@ -33,7 +33,7 @@ def sparse_masks(study, *, budget="20%", masks=("topk", "strided", "fixed"), hea
 
     Raises
     ------
-    UnknownMask, BadArgument, BadBudget
+    UnknownName, BadArgument, BadBudget
     """
     k = parse_budget(budget).resolve(study.tokens)
     masks = list(dict.fromkeys(parse_masks(masks)))

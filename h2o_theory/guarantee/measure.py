@@ -81,7 +81,7 @@ def measure_guarantee(
 
     Raises
     ------
-    UnknownPolicy, BadBudget, OutOfRange, BadArgument
+    UnknownName, BadBudget, OutOfRange, BadArgument
         Before any head is measured, except for what a callable does.
 
     Notes

@@ -148,7 +148,7 @@ def run_live(
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange, OutputExists, UnsupportedModel
+    BadArgument, BadBudget, UnknownName, OutOfRange, OutputExists, UnsupportedModel
         Before any work is done.
     """
     loaded = model if isinstance(model, LoadedModel) else None

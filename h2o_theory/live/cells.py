@@ -8,7 +8,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from h2o_theory.errors import BadArgument, OutputExists
+from h2o_theory.errors import CannotWrite, OutputExists
 
 __all__ = ["CellStore"]
 
@@ -27,7 +27,7 @@ class CellStore:
     ------
     OutputExists
         If the folder holds something else.
-    BadArgument
+    CannotWrite
         If it cannot be made.
     """
 
@@ -43,7 +43,7 @@ class CellStore:
                 )
             self._cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadArgument("cannot write there", where=self.folder, got=error.strerror) from None
+            raise CannotWrite("cannot write there", where=self.folder, got=error.strerror) from None
 
     def load(self, cell):
         """``(record, arrays)`` of a finished cell; None if there is none or its file is damaged."""
@@ -66,7 +66,7 @@ class CellStore:
                 os.fsync(file.fileno())
             os.replace(beside, self._path(cell))
         except OSError as error:
-            raise BadArgument(
+            raise CannotWrite(
                 "a finished cell cannot be written", where=self._cells, got=error.strerror
             ) from None
         finally:

@@ -199,7 +199,7 @@ def closed_loop(
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange
+    BadArgument, BadBudget, UnknownName, OutOfRange
         See :func:`~h2o_theory.live.refuse.check_policy_runs_live`,
         :func:`~h2o_theory.live.refuse.check_model_suits`,
         :func:`~h2o_theory.live.refuse.resolve_budgets` and

@@ -32,7 +32,7 @@ def check_policy_runs_live(policy):
 
     Raises
     ------
-    UnknownPolicy
+    UnknownName
         If there is none of that name.
     BadArgument
         For a clairvoyant policy (the rows it reads are yet to be computed), for one whose set

@@ -2,8 +2,8 @@
 
 import torch
 
-from h2o_theory.engine.tensors import HALVES
 from h2o_theory.errors import UnsupportedModel
+from h2o_theory.families import HALVES
 
 __all__ = ["KeyRotation", "key_rotation"]
 

@@ -83,7 +83,7 @@ def sample_table(
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange, OutputExists, UnsupportedModel
+    BadArgument, BadBudget, UnknownName, OutOfRange, OutputExists, UnsupportedModel
         Before any sample is drawn.
     """
     prompt, seed = np.asarray(prompt, dtype=np.int64), checked_seed(seed)

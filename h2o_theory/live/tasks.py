@@ -69,7 +69,7 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
 
     Raises
     ------
-    BadArgument, BadBudget, UnknownPolicy, OutOfRange, UnsupportedModel
+    BadArgument, BadBudget, UnknownName, OutOfRange, UnsupportedModel
     """
     if positions not in POSITIONS:
         raise BadArgument(

@@ -1,6 +1,5 @@
 """Names to masks."""
 
-from h2o_theory.errors import UnknownMask
 from h2o_theory.masks.base import Mask
 from h2o_theory.masks.double_sparsity import DoubleSparsity
 from h2o_theory.masks.fixed import Fixed
@@ -22,10 +21,10 @@ def available_masks():
 
 
 def make_mask(text):
-    """A mask from ``"name"`` or ``"name:parameter=value,..."``; raises UnknownMask, BadArgument."""
-    return make_named(text, available_masks(), UnknownMask)
+    """A mask from ``"name"`` or ``"name:parameter=value,..."``; raises UnknownName, BadArgument."""
+    return make_named(text, "mask", available_masks())
 
 
 def parse_masks(masks):
     """Masks from a comma-separated string, or a list of strings and :class:`Mask` objects."""
-    return parse_named(masks, Mask, available_masks(), UnknownMask)
+    return parse_named(masks, Mask, available_masks())

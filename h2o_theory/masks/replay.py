@@ -86,7 +86,7 @@ def replay_masks(
 
     Raises
     ------
-    UnknownMask, BadBudget, OutOfRange, BadArgument
+    UnknownName, BadBudget, OutOfRange, BadArgument
         Also for a mask that needs queries and keys on a trace that holds attention alone.
 
     Notes

@@ -1,34 +1,27 @@
 """Names with parameters, ``"name:parameter=value,parameter=value"``, as objects of a registry."""
 
-import difflib
 import types
 import typing
 from dataclasses import fields
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, UnknownName
 
 __all__ = ["make_named", "parse_named", "split_names"]
 
 
-def make_named(text, classes, unknown):
-    """An instance of one of ``classes``, a dict of names to frozen dataclasses.
+def make_named(text, kind, classes):
+    """An instance of one of ``classes``, a dict of names of a ``kind`` to frozen dataclasses.
 
     Raises
     ------
-    unknown
-        That error class, with the nearest names, if there is no such name.
+    UnknownName
+        With the nearest names, if there is no such name.
     BadArgument
         For an unknown parameter or a value of the wrong type.
     """
     name, _, rest = text.strip().partition(":")
     if name not in classes:
-        near = difflib.get_close_matches(name.lower(), classes, n=3, cutoff=0.5)
-        raise unknown(
-            "there is nothing of that name",
-            got=repr(name),
-            expected=", ".join(classes),
-            hint=f"Did you mean {' or '.join(near)}?" if near else "",
-        )
+        raise UnknownName.of(kind, name, classes)
     cls = classes[name]
     kinds = {item.name: item.type for item in fields(cls)}
     parameters = {}
@@ -45,12 +38,12 @@ def make_named(text, classes, unknown):
     return cls(**parameters)
 
 
-def parse_named(items, kind, classes, unknown):
+def parse_named(items, kind, classes):
     """A list of ``kind`` objects from a comma-separated string, one object, or a list of both.
 
     Raises
     ------
-    unknown
+    UnknownName
         Also if an item is neither a name nor such an object, or if there is none.
     BadArgument
         As :func:`make_named` does.
@@ -59,11 +52,11 @@ def parse_named(items, kind, classes, unknown):
         items = split_names(items)
     elif isinstance(items, kind):
         items = [items]
-    made = [make_named(i, classes, unknown) if isinstance(i, str) else i for i in items]
+    noun = kind.__name__.lower()
+    made = [make_named(i, noun, classes) if isinstance(i, str) else i for i in items]
     wrong = [item for item in made if not isinstance(item, kind)]
     if wrong or not made:
-        noun = kind.__name__.lower()
-        raise unknown(
+        raise UnknownName(
             f"this is not a {noun}" if wrong else f"no {noun} was given",
             got=repr(wrong[0]) if wrong else "",
             expected=", ".join(classes),

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from h2o_theory.errors import BadArgument, UnknownPolicy
+from h2o_theory.errors import BadArgument, UnknownName
 from h2o_theory.policies.base import Policy
 from h2o_theory.policies.load import load_policy, names_a_class
 from h2o_theory.policies.parse import make_named, split_names
@@ -38,7 +38,7 @@ def make_policy(text):
 
     Raises
     ------
-    UnknownPolicy
+    UnknownName
         With the nearest registered names.
     BadArgument
         For an unknown parameter or a value of the wrong type.
@@ -46,7 +46,7 @@ def make_policy(text):
     classes = available()
     if text.partition(":")[0].strip() not in classes and names_a_class(text):
         return load_policy(text)
-    return make_named(text, classes, UnknownPolicy)
+    return make_named(text, "policy", classes)
 
 
 def parse_policies(policies):
@@ -61,5 +61,5 @@ def parse_policies(policies):
         policies = [policies]
     made = [make_policy(item) if isinstance(item, str) else item for item in policies]
     if not made:
-        raise UnknownPolicy("no policy was given", expected=", ".join(available()))
+        raise UnknownName("no policy was given", expected=", ".join(available()))
     return made

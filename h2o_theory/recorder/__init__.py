@@ -1,7 +1,7 @@
 """The recorder: models loaded, and their attention captured into traces while they run."""
 
+from h2o_theory.families import FAMILIES
 from h2o_theory.recorder.capture import record
-from h2o_theory.recorder.families import FAMILIES
 from h2o_theory.recorder.models import LoadedModel, load_model
 from h2o_theory.recorder.passes import Generation
 from h2o_theory.recorder.recording import Recording, RecordingReport

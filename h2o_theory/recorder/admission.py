@@ -2,7 +2,7 @@
 
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, OutOfRange, UnsupportedModel
-from h2o_theory.recorder.families import FAMILIES, reason_against
+from h2o_theory.families import FAMILIES, reason_against
 
 __all__ = ["INNER", "attention_modules", "check_kv_heads", "check_layers", "check_model"]
 

@@ -107,7 +107,7 @@ def record(
     ------
     OutputExists, UnfinishedTrace
         On entry, if ``out`` is taken; of a batch, when its first pass begins.
-    DiskFull
+    CannotWrite
         On entry, if ``tokens`` rows do not fit on the disk; later, if the disk is full.
     BadArgument, OutOfRange, UnsupportedModel, MissingDependency
         On entry, for arguments or a model that cannot be recorded.

@@ -29,7 +29,7 @@ class Destinations:
 
     Raises
     ------
-    OutputExists, UnfinishedTrace, BadArgument, DiskFull
+    OutputExists, UnfinishedTrace, BadArgument, CannotWrite
         As ``TraceWriter`` does, on construction.
     """
 

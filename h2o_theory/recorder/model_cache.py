@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from h2o_theory.dependencies import require
-from h2o_theory.errors import BadArgument, ModelNotFound
+from h2o_theory.errors import CannotWrite, ModelNotFound
 from h2o_theory.recorder.quiet import quiet
 
 __all__ = ["cache_root", "cached_copy"]
@@ -56,7 +56,7 @@ def cached_copy(gguf):
     ------
     ModelNotFound
         If the file is not GGUF or holds no model that transformers can read.
-    BadArgument
+    CannotWrite
         If the cache folder cannot be written.
     MissingDependency
         If the package ``gguf`` is not installed.
@@ -70,7 +70,7 @@ def cached_copy(gguf):
         try:
             _build(gguf, folder)
         except OSError as error:
-            raise BadArgument(
+            raise CannotWrite(
                 "cannot write the converted model to the cache",
                 where=folder.parent,
                 got=error.strerror or error,

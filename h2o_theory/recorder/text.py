@@ -62,7 +62,7 @@ def record_text(
         If the text is empty or has fewer tokens than asked for.
     BadArgument
         Without a tokenizer, or for more tokens than the model's context.
-    OutputExists, OutOfRange, UnsupportedModel, RecordingRefused, DiskFull
+    OutputExists, OutOfRange, UnsupportedModel, RecordingRefused, CannotWrite
         As ``record`` does.
     """
     tokenizer = tokenizer_of(model, tokenizer)
@@ -114,7 +114,7 @@ def record_texts(
     OutputExists
         If ``out`` exists and ``resume`` is false, or holds a trace of another text, by another
         model or with other options.
-    TextError, BadArgument, OutOfRange, UnsupportedModel, RecordingRefused, DiskFull
+    TextError, BadArgument, OutOfRange, UnsupportedModel, RecordingRefused, CannotWrite
         As :func:`record_text` does. All texts are tokenised, and their length against the model's
         context and the disk's room for all of them checked, before the first is recorded.
     """

@@ -1,7 +1,7 @@
 """Tiny random models of every family: small enough for milliseconds, sharp enough to prove."""
 
 from h2o_theory.dependencies import require
-from h2o_theory.recorder.families import FAMILIES
+from h2o_theory.families import FAMILIES
 
 __all__ = ["SHAPES", "tiny_config", "tiny_model"]
 

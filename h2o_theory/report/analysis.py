@@ -56,7 +56,7 @@ def write_analysis(analysis, out, *, overwrite=False, provenance=None):
     ------
     OutputExists
         If ``out`` exists and may not be replaced.
-    BadArgument
+    CannotWrite
         For a place that cannot be written.
     """
     with new_folder(out, overwrite, ("index.html", "tables/findings.csv")) as folder:

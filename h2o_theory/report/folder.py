@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, OutputExists
+from h2o_theory.errors import BadArgument, CannotWrite, OutputExists
 from h2o_theory.figures.style import styled
 from h2o_theory.report.results import refuse_existing
 
@@ -35,7 +35,7 @@ def new_folder(out, overwrite, marks):
     ------
     OutputExists
         If ``out`` exists and may not be replaced.
-    BadArgument
+    CannotWrite
         For a place that cannot be written.
     """
     out = Path(out)
@@ -46,7 +46,7 @@ def new_folder(out, overwrite, marks):
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial-"))
     except OSError as error:
-        raise BadArgument("cannot write there", where=out, got=error.strerror) from None
+        raise CannotWrite("cannot write there", where=out, got=error.strerror) from None
     try:
         yield folder
         folder.chmod(0o755)

@@ -51,7 +51,9 @@ def write_report(results, out, *, overwrite=False):
     OutputExists
         If ``out`` exists and may not be replaced.
     BadArgument
-        For a table that is not one experiment, or a place that cannot be written.
+        For a table that is not one experiment.
+    CannotWrite
+        For a place that cannot be written.
     """
     check_results(results)
     with new_folder(out, overwrite, ("index.html", "summary.csv")) as folder:

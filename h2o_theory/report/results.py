@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, OutputExists
+from h2o_theory.errors import BadArgument, CannotWrite, OutputExists
 from h2o_theory.figures.table import TEXT
 
 __all__ = ["check_destination", "load_results", "refuse_existing", "save_figure", "save_results"]
@@ -50,7 +50,9 @@ def save_results(results, path, *, overwrite=False):
     OutputExists
         If ``path`` exists and ``overwrite`` is false.
     BadArgument
-        For another ending, or a place that cannot be written.
+        For another ending.
+    CannotWrite
+        For a place that cannot be written.
     """
     path = Path(path)
     check_destination(path, overwrite)
@@ -59,7 +61,7 @@ def save_results(results, path, *, overwrite=False):
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
     except OSError as error:
-        raise BadArgument("cannot write there", where=path, got=error.strerror) from None
+        raise CannotWrite("cannot write there", where=path, got=error.strerror) from None
     try:
         if path.suffix == ".parquet":
             _plain_attributes(results).to_parquet(beside, index=False)

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 
-from h2o_theory.errors import BadArgument, DiskFull
+from h2o_theory.errors import CannotWrite
 
 __all__ = ["named_errors", "sync_folder", "write_durably"]
 
@@ -43,11 +43,11 @@ def sync_folder(folder):
 
 @contextlib.contextmanager
 def named_errors(where, hint=""):
-    """Turn an OSError of the block into DiskFull or BadArgument, with ``where`` and ``hint``."""
+    """Turn an OSError of the block into CannotWrite, with ``where``; a full disk gets the hint."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull("the disk is full", where=where, got=reason, hint=hint) from None
-        raise BadArgument("cannot write the trace there", where=where, got=reason) from None
+            raise CannotWrite("the disk is full", where=where, got=reason, hint=hint) from None
+        raise CannotWrite("cannot write the trace there", where=where, got=reason) from None

@@ -102,7 +102,7 @@ def import_attention(
         For a file that cannot be read, or the first bad layer, head and row.
     BadArgument
         For heads or tokens that do not fit the matrices.
-    OutputExists, UnfinishedTrace, DiskFull
+    OutputExists, UnfinishedTrace, CannotWrite
         As :class:`~h2o_theory.trace.TraceWriter` does. On any error nothing is left.
 
     Notes

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from h2o_theory.errors import BadArgument, DiskFull
+from h2o_theory.errors import BadArgument, CannotWrite
 from h2o_theory.trace.spec import TraceSpec
 
 __all__ = ["DISK_MARGIN", "header_allowance", "packed_bytes", "predict_bytes", "require_room"]
@@ -77,7 +77,7 @@ def require_room(path, specs, present=0):
 
     Raises
     ------
-    DiskFull
+    CannotWrite
         If the free space less :data:`DISK_MARGIN` is smaller than what would be written.
     """
     place = Path(path).absolute()
@@ -88,7 +88,7 @@ def require_room(path, specs, present=0):
     planned = sum(predict_bytes(spec) + header_allowance(spec) for spec in specs)
     needed = max(planned - present, 0)
     if needed > free - DISK_MARGIN:
-        raise DiskFull(
+        raise CannotWrite(
             "the recording does not fit on the disk",
             where=path,
             got=f"{needed / 1e6:.1f} MB to write, {free / 1e6:.1f} MB free",

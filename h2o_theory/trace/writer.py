@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from h2o_theory.errors import DiskFull, OutputExists
+from h2o_theory.errors import CannotWrite, OutputExists
 from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
 from h2o_theory.trace.ledger import Ledger
 from h2o_theory.trace.manifest import end_line, segment_entry
@@ -61,10 +61,8 @@ class TraceWriter:
         process is recording there.
     UnfinishedTrace
         If an unfinished recording is there and neither ``overwrite`` nor ``resume`` is set.
-    DiskFull
-        If the plan does not fit on the disk.
-    BadArgument
-        If the parent folder cannot be written.
+    CannotWrite
+        If the plan does not fit on the disk, or the parent folder cannot be written.
     """
 
     def __init__(self, out, *, plan=None, overwrite=False, resume=False):
@@ -107,7 +105,7 @@ class TraceWriter:
         return self
 
     def __exit__(self, kind, error, traceback):
-        if isinstance(error, DiskFull):
+        if isinstance(error, CannotWrite):
             self._ledger.close()
         else:
             self.abort()
@@ -129,7 +127,7 @@ class TraceWriter:
 
         Raises
         ------
-        DiskFull, BadArgument
+        CannotWrite
             If the segment cannot be written.
         """
         data = segment_bytes(tensors, dtypes or {})

@@ -1,6 +1,5 @@
 """Names to transforms."""
 
-from h2o_theory.errors import UnknownTransform
 from h2o_theory.policies.parse import make_named, parse_named
 from h2o_theory.transforms.base import Transform
 from h2o_theory.transforms.exact import Exact
@@ -19,10 +18,10 @@ def available_transforms():
 
 
 def make_transform(text):
-    """A transform from ``"name:parameter=value,..."``; raises UnknownTransform, BadArgument."""
-    return make_named(text, available_transforms(), UnknownTransform)
+    """A transform from ``"name:parameter=value,..."``; raises UnknownName, BadArgument."""
+    return make_named(text, "transform", available_transforms())
 
 
 def parse_transforms(transforms):
     """Transforms from a comma-separated string, or a list of strings and :class:`Transform`."""
-    return parse_named(transforms, Transform, available_transforms(), UnknownTransform)
+    return parse_named(transforms, Transform, available_transforms())

@@ -90,7 +90,7 @@ def replay_transforms(
 
     Raises
     ------
-    UnknownPolicy, UnknownTransform, BadBudget, OutOfRange, BadArgument
+    UnknownName, UnknownName, BadBudget, OutOfRange, BadArgument
         Also for a trace without queries, keys or values.
 
     Notes

@@ -91,11 +91,11 @@ def test_module_runs_as_a_program(trace):
     command = [sys.executable, "-m", "h2o_theory", "replay", trace, "--policy", "nope"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("h2o-theory: UnknownPolicy: ") and "Traceback" not in done.stderr
+    assert done.stderr.startswith("h2o-theory: UnknownName: ") and "Traceback" not in done.stderr
 
 
 BAD_REPLAYS = {
-    "unknown policy": (["--policy", "h20"], "UnknownPolicy", ["h20", "Did you mean h2o"]),
+    "unknown policy": (["--policy", "h20"], "UnknownName", ["h20", "Did you mean h2o"]),
     "bad parameter": (["--policy", "h2o:recent=7"], "BadArgument", ["h2o:recent", "0 to 1"]),
     "twice": (["--policy", "lru,lru"], "BadArgument", ["twice"]),
     "zero": (["--budget", "0"], "BadBudget", ["at least 1"]),

@@ -7,8 +7,9 @@ from small_traces import trace_with_keys
 
 import h2o_theory as ht
 from h2o_theory.engine.slots import slot_measures
-from h2o_theory.engine.tensors import HALVES, head_tensors
+from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.errors import BadArgument
+from h2o_theory.families import HALVES
 from h2o_theory.policies import make_policy
 from h2o_theory.recorder.tiny import tiny_model
 from h2o_theory.testing import schedule_of

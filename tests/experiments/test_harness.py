@@ -10,7 +10,7 @@ import transformers
 from recorder_models import VOCABULARY, tiny_model, tokens
 
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, TaskError, UnknownTask
+from h2o_theory.errors import BadArgument, TaskError, UnknownName
 from h2o_theory.experiments import Study, load_result
 from h2o_theory.experiments import questions as questions_module
 from h2o_theory.experiments.choice import multiple_choice
@@ -247,11 +247,11 @@ def test_a_rule_of_its_own_and_too_few_examples_are_refused(tmp_path):
 
 def test_unknown_tasks_and_wrong_arguments_are_named(tmp_path):
     own_task(tmp_path)
-    with pytest.raises(UnknownTask, match="piqa"):
+    with pytest.raises(UnknownName, match="piqa"):
         questions_from_harness("piqqa")
-    with pytest.raises(UnknownTask, match=r"no such task \[mime\].*mine.*counts as missing"):
+    with pytest.raises(UnknownName, match=r"mime: .*no such task.*mine.*counts as missing"):
         questions_from_harness("mime", folder=tmp_path)
-    with pytest.raises(UnknownTask, match="group of tasks"):
+    with pytest.raises(UnknownName, match="group of tasks"):
         questions_from_harness("mmlu")
     for wrong in ({"limit": 0}, {"shots": (-1,)}, {"folder": tmp_path / "none"}):
         with pytest.raises(BadArgument):
@@ -288,4 +288,4 @@ def test_the_command_asks_a_task_and_resumes(tmp_path, tokenizer, capsys, monkey
     assert len(scored) == 18 + 2 * 2 * 20 - 16  # the first sixteen were asked before
     assert [row["n"] for row in json.loads(capsys.readouterr().out)["table"]] == [16] * 4
     assert main([*command, "--task", "mien"]) == 2
-    assert "UnknownTask" in capsys.readouterr().err
+    assert "UnknownName" in capsys.readouterr().err

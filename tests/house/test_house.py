@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
-    {"errors"},
+    {"errors", "families"},
     {"annotations", "dependencies", "kernels"},
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},

@@ -14,6 +14,7 @@ from h2o_theory.cli import main
 from h2o_theory.engine.allocate import AdaKV, PyramidKV
 from h2o_theory.engine.kv_heads import KvHeads
 from h2o_theory.errors import BadArgument, BadBudget
+from h2o_theory.families import FAMILIES
 from h2o_theory.figures.live import label_live
 from h2o_theory.live import closed_loop, evaluate
 from h2o_theory.live.campaign import run_live, windows_of
@@ -23,7 +24,6 @@ from h2o_theory.live.refuse import resolve_budgets
 from h2o_theory.live.samples import sample_table
 from h2o_theory.live.summary import summarise
 from h2o_theory.policies.base import without_parts
-from h2o_theory.recorder.families import FAMILIES
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.report import load_results
 
@@ -200,5 +200,5 @@ def test_the_command_takes_rules_and_matrices(folder, tmp_path, capsys):  # noqa
     assert rows[1]["budget_tokens"] == 14 and rows[1]["cell"] not in set(cells["cell"])
     assert main([*command, "--budget", "ada:20%", "--prefill", "40"]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("h2o-theory: BadBudget: the budget rule reads recorded rows")
+    assert error.startswith("h2o-theory: BadBudget: ada(20%): the budget rule reads recorded rows")
     assert "ada(20%)" in error and "Call it on a trace" in error

@@ -10,7 +10,7 @@ import transformers
 from recorder_models import CACHE, tokens
 
 from h2o_theory.engine.run import make_run
-from h2o_theory.engine.tensors import HALVES, head_tensors
+from h2o_theory.engine.tensors import head_tensors
 from h2o_theory.errors import (
     BadArgument,
     BadBudget,
@@ -19,6 +19,7 @@ from h2o_theory.errors import (
     TextError,
     UnsupportedModel,
 )
+from h2o_theory.families import HALVES
 from h2o_theory.live import closed_loop, evaluate, generate, self_bleu
 from h2o_theory.live.bleu import bleu
 from h2o_theory.live.campaign import run_live
@@ -29,7 +30,7 @@ from h2o_theory.live.rotate import key_rotation
 from h2o_theory.policies import Context, available, make_policy
 from h2o_theory.policies.base import ROWS
 from h2o_theory.recorder import record
-from h2o_theory.recorder.tiny import FAMILIES, tiny_model
+from h2o_theory.recorder.tiny import tiny_model
 from h2o_theory.trace import open_trace
 
 
@@ -80,7 +81,7 @@ def test_a_key_is_moved_as_if_it_had_been_embedded_there(family):
     assert torch.allclose(moved, embedded(place + torch.from_numpy(delta)), atol=2e-6)
 
 
-@pytest.mark.parametrize("family", sorted(HALVES & set(FAMILIES)))
+@pytest.mark.parametrize("family", sorted(HALVES))
 def test_slots_are_positions_while_nothing_is_missing_in_between(family):
     model, ids = tiny_model(family), tokens(24)
     for policy, budget in (("recent", 6), ("h2o", 24)):

@@ -8,11 +8,11 @@ from live_referee import Referee, losses_token_by_token
 from recorder_models import CACHE, tokens
 
 from h2o_theory import PlainPolicy
+from h2o_theory.families import FAMILIES
 from h2o_theory.live import closed_loop
 from h2o_theory.live.evaluate import evaluate, full_run
 from h2o_theory.policies import Context, make_policy
 from h2o_theory.policies.random import head_stream
-from h2o_theory.recorder.families import FAMILIES
 from h2o_theory.recorder.tiny import tiny_model
 
 TOLERANCE = 5e-5

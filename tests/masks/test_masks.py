@@ -346,7 +346,7 @@ def test_command(trace, tmp_path, capsys):
     assert main(["masks", path, "--mask", "topk", "--budget", "5", "--json"]) == 0
     assert {row["mask"] for row in json.loads(capsys.readouterr().out)} == {"topk"}
     assert main(["masks", path, "--mask", "nope"]) == 2
-    assert "UnknownMask" in capsys.readouterr().err
+    assert "UnknownName" in capsys.readouterr().err
     assert main(["ls", "masks"]) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in available_masks())

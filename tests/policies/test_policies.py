@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from h2o_theory.errors import BadArgument, BadBudget, UnknownPolicy
+from h2o_theory.errors import BadArgument, BadBudget, UnknownName
 from h2o_theory.figures.looks import LOOKS, policy_look
 from h2o_theory.policies import (
     Policy,
@@ -115,9 +115,9 @@ def test_h2o_parts():
 
 
 def test_unknown_policy_says_what_is_near():
-    with pytest.raises(UnknownPolicy, match="Did you mean h2o"):
+    with pytest.raises(UnknownName, match="Did you mean h2o"):
         make_policy("h20")
-    with pytest.raises(UnknownPolicy, match="recent"):
+    with pytest.raises(UnknownName, match="recent"):
         make_policy("xyzzy")
 
 

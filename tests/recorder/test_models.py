@@ -15,7 +15,7 @@ import torch
 import transformers
 from recorder_models import tiny_model
 
-from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
+from h2o_theory.errors import BadArgument, CannotWrite, MissingDependency, ModelNotFound
 from h2o_theory.recorder import load_model, model_cache
 from h2o_theory.recorder.quiet import quiet
 
@@ -206,7 +206,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path, cache):
 def test_a_cache_that_cannot_be_written(tiny, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("H2O_THEORY_CACHE", str(tmp_path / "file"))
-    with pytest.raises(BadArgument, match="H2O_THEORY_CACHE"):
+    with pytest.raises(CannotWrite, match="H2O_THEORY_CACHE"):
         load_model(tiny)
 
 

@@ -17,7 +17,7 @@ from recorder_models import (
     traced_rows,
 )
 
-from h2o_theory.errors import DiskFull, OutputExists, RecordingRefused
+from h2o_theory.errors import CannotWrite, OutputExists, RecordingRefused
 from h2o_theory.recorder import record
 from h2o_theory.recorder.tiny import tiny_model
 from h2o_theory.trace import header_allowance, open_trace, predict_bytes, validate
@@ -157,7 +157,7 @@ def test_the_traces_of_a_batch_must_fit_together(tmp_path, monkeypatch):
     room = 2 * (predict_bytes(spec) + header_allowance(spec)) + (64 << 20)
     usage = type("Usage", (), {"free": room})
     monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
-    with pytest.raises(DiskFull, match="does not fit"):
+    with pytest.raises(CannotWrite, match="does not fit"):
         with torch.no_grad(), record(model, tmp_path / "t", tokens=64):
             model(ids.repeat(3, 1))
     assert leftovers(tmp_path) == ["one"]

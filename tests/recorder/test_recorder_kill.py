@@ -8,7 +8,7 @@ from pathlib import Path
 import crashing_writer
 import pytest
 
-from h2o_theory.errors import DiskFull, OutputExists, TraceNotFound, UnfinishedTrace
+from h2o_theory.errors import CannotWrite, OutputExists, TraceNotFound, UnfinishedTrace
 from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, open_trace, validate
 
 MODES = ("fresh", "replace", "resume")
@@ -122,7 +122,7 @@ def test_a_disk_that_fills_up_leaves_a_plainly_unfinished_folder(tmp_path, whole
             try:
                 crashing_writer.write(out)
                 full = False
-            except DiskFull as error:
+            except CannotWrite as error:
                 assert "No space left" in str(error)
         if full and out.parent.exists():
             assert [path.name for path in out.parent.iterdir()] == ["t.unfinished"]

@@ -21,7 +21,7 @@ from recorder_models import (
 )
 
 from h2o_theory.errors import (
-    DiskFull,
+    CannotWrite,
     H2OTheoryError,
     OutputExists,
     RecordingRefused,
@@ -171,7 +171,7 @@ def test_a_full_disk_is_named_and_leaves_a_plainly_unfinished_folder(tmp_path, m
         written(path, data)
 
     model = tiny_model("opt")
-    with monkeypatch.context() as patch, pytest.raises(DiskFull, match="No space left.*resume"):
+    with monkeypatch.context() as patch, pytest.raises(CannotWrite, match="No space left.*resume"):
         patch.setattr("h2o_theory.trace.writer.write_durably", full)
         with record(model, tmp_path / "t"):
             model(tokens(10))

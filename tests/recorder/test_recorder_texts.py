@@ -5,7 +5,7 @@ import pytest
 import torch
 from recorder_models import leftovers, own_rows, tokens, traced_rows
 
-from h2o_theory.errors import BadArgument, DiskFull, OutOfRange, OutputExists, TextError
+from h2o_theory.errors import BadArgument, CannotWrite, OutOfRange, OutputExists, TextError
 from h2o_theory.recorder import Generation, plan_texts, record, record_text, record_texts
 from h2o_theory.recorder.dataset import read_text, read_texts
 from h2o_theory.recorder.models import LoadedModel
@@ -239,7 +239,7 @@ def test_the_context_is_checked_for_all_texts_before_the_first(tmp_path):
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("texts, match", [([], "no text"), (["a", " "], "empty.*set, text 2")])
+@pytest.mark.parametrize("texts, match", [([], "no text"), (["a", " "], "set, text 2: .*empty")])
 def test_bad_sets_of_texts(tmp_path, texts, match):
     with pytest.raises(TextError, match=match):
         record_texts(loaded(), texts, None, tmp_path / "all", name="set")
@@ -251,7 +251,7 @@ def test_room_for_all_texts_is_checked_before_the_first(tmp_path, monkeypatch):
     one = predict_bytes(plan_texts(loaded(), texts[:1], None)[0])
     usage = lambda place: type("usage", (), {"free": (64 << 20) + 100 * one})  # noqa: E731
     monkeypatch.setattr("shutil.disk_usage", usage)
-    with pytest.raises(DiskFull):
+    with pytest.raises(CannotWrite):
         record_texts(loaded(), texts, None, tmp_path / "all")
     assert leftovers(tmp_path) == []
 
@@ -333,7 +333,7 @@ def test_texts_of_a_file(tmp_path):
     [
         ("", "empty"),
         ('{"text": "a"}\n{"text": \n', "line 2.*expected"),
-        ('{"text": "a"}\n\n{"body": "b"}\n', "field text.*line 3.*got body"),
+        ('{"text": "a"}\n\n{"body": "b"}\n', "line 3: .*field text.*got body"),
         ('["a"]\n', "field text.*got list"),
         ('{"text": "  "}\n', "no text in the field"),
         ('{"text": 3}\n', "no text in the field"),

@@ -9,7 +9,7 @@ import reference
 
 import h2o_theory as ht
 from h2o_theory import figures
-from h2o_theory.errors import BadArgument, OutputExists
+from h2o_theory.errors import BadArgument, CannotWrite, OutputExists
 from h2o_theory.report import load_results, save_results, summary_table, write_report
 from h2o_theory.report import page as page_module
 from h2o_theory.trace import Trace
@@ -77,7 +77,7 @@ def test_bad_results_files(tmp_path, results):
     (tmp_path / "broken.parquet").write_bytes(b"not parquet")
     with pytest.raises(BadArgument, match="cannot be read"):
         load_results(tmp_path / "broken.parquet")
-    with pytest.raises(BadArgument, match="cannot write"):
+    with pytest.raises(CannotWrite, match="cannot write"):
         save_results(results, tmp_path / "broken.parquet" / "inside.csv")
 
 

@@ -12,6 +12,7 @@ import safetensors.numpy
 from h2o_theory.engine import replay
 from h2o_theory.errors import (
     BadArgument,
+    CannotWrite,
     CorruptTrace,
     InvalidAttention,
     OutOfRange,
@@ -441,5 +442,5 @@ def test_existing_output_is_kept(tmp_path):
 
 def test_unwritable_place(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadArgument, match="cannot write"):
+    with pytest.raises(CannotWrite, match="cannot write"):
         TraceWriter(tmp_path / "file" / "trace")

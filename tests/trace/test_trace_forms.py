@@ -11,7 +11,7 @@ import pytest
 import reference
 
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, DiskFull
+from h2o_theory.errors import BadArgument, CannotWrite
 from h2o_theory.trace import (
     LayerSpec,
     Trace,
@@ -273,11 +273,11 @@ def test_a_recording_that_does_not_fit_is_refused_before_anything_is_made(tmp_pa
     needed = predict_bytes(plan()) + header_allowance(plan())
     usage = type("Usage", (), {"free": (64 << 20) + needed - 1})
     monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
-    with pytest.raises(DiskFull, match="does not fit on the disk"):
+    with pytest.raises(CannotWrite, match="does not fit on the disk"):
         TraceWriter(tmp_path / "new" / "t", plan=plan())
     assert list(tmp_path.iterdir()) == []
     require_room(tmp_path / "t", plan(), present=1)
-    with pytest.raises(DiskFull):
+    with pytest.raises(CannotWrite):
         require_room(tmp_path / "t", [plan(), plan()], present=1)
     usage.free += 1
     with TraceWriter(tmp_path / "new" / "t", plan=plan()):

@@ -235,6 +235,6 @@ def test_command(committed_trace, tmp_path, capsys):
     rows = json.loads(capsys.readouterr().out)
     assert {row["budget_tokens"] for row in rows} == {512}
     assert main([*arguments, "--transform", "nope"]) == 2
-    assert "UnknownTransform" in capsys.readouterr().err
+    assert "UnknownName" in capsys.readouterr().err
     assert main(["ls", "transforms"]) == 0
     assert all(name in capsys.readouterr().out for name in available_transforms() if name == "kivi")
