@@ -8,6 +8,7 @@ from h2o_theory.cli import (
     analyze,
     bench,
     check,
+    costs,
     demo,
     experiment,
     guarantee,
@@ -47,6 +48,7 @@ _VERBS = (
     report,
     ls,
     bench,
+    costs,
 )
 
 

@@ -97,8 +97,10 @@ def find_hardware(name: str) -> Hardware:
 
     Raises
     ------
+    UnknownName
+        With near names.
     BadArgument
-        For an unknown name, with near names; for a file that lacks a number.
+        For a file that lacks a number.
     """
     if str(name).strip().lower() == "cpu":
         from h2o_theory.costs.measure import measure_cpu

@@ -73,14 +73,13 @@ class PolicyCost:
 
     def mean_entries(self, layers: int, workload: Workload) -> NDArray[np.float64]:
         """The mean over the decoding steps, whose queries see prompt + 1, prompt + 2, ..."""
-        if not workload.steps:
+        held, steps = self.entries(layers, workload.tokens), workload.steps
+        if not steps:
             return self.entries(layers, workload.prompt)
-        seen = range(workload.prompt + 1, workload.tokens)
-        if not self.budget:
-            return np.full(layers, (seen[0] + seen[-1]) / 2)
-        held = self.entries(layers, workload.tokens)
-        counts = np.asarray(seen, dtype=float)
-        return np.asarray([np.minimum(counts, k).mean() for k in held])
+        # The first `growing` steps see one entry more each; the others see the budget.
+        growing = np.clip(np.floor(held - workload.prompt), 0, steps)
+        total = growing * (workload.prompt + (growing + 1) / 2) + (steps - growing) * held
+        return np.asarray(total / steps)
 
     def entry_bytes(self, model: ModelShape) -> float:
         """Key and value of one token in one layer."""

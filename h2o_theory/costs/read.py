@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, UnknownName
 
 __all__ = ["find", "from_table", "read_toml", "require_positive"]
 
@@ -26,7 +26,7 @@ def find(
 
     Raises
     ------
-    BadArgument
+    UnknownName
         For a name that is not known, with near names and how to give one's own.
     """
     asked = str(name)
@@ -36,14 +36,8 @@ def find(
     path = Path(asked)
     if path.suffix in (".toml", ".json") or path.is_dir():
         return read(path)
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-    guess = f"Did you mean {' or '.join(near)}? " if near else ""
-    raise BadArgument(
-        f"there is no {kind} of that name",
-        got=asked,
-        expected="one of " + ", ".join(known),
-        hint=guess + hint,
-    )
+    error = UnknownName.of(kind, asked, known)
+    raise UnknownName(error.what, hint=f"{error.hint}. {hint}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Schedules: how a system moves weights and cache, and what it overlaps."""
 
-import difflib
 from dataclasses import dataclass
 
 from h2o_theory.costs.workload import Placement
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import UnknownName
 
 __all__ = ["SCHEDULES", "Schedule", "find_schedule"]
 
@@ -83,16 +82,10 @@ def find_schedule(name: str) -> Schedule:
 
     Raises
     ------
-    BadArgument
-        For an unknown name, with near names.
+    UnknownName
+        With near names.
     """
     key = str(name).strip().lower()
     if key in SCHEDULES:
         return SCHEDULES[key]
-    near = difflib.get_close_matches(key, SCHEDULES, n=1, cutoff=0.5)
-    raise BadArgument(
-        "there is no schedule of that name",
-        got=name,
-        expected="one of " + ", ".join(SCHEDULES),
-        hint=f"Did you mean {near[0]}?" if near else "",
-    )
+    raise UnknownName.of("schedule", str(name), SCHEDULES)

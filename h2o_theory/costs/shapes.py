@@ -141,8 +141,10 @@ def find_shape(name: str) -> ModelShape:
 
     Raises
     ------
+    UnknownName
+        With near names.
     BadArgument
-        For an unknown name, with near names; for a file that lacks a size.
+        For a file that lacks a size.
     """
     return find("model", name, SHAPES, _read, hint=_HINT)
 

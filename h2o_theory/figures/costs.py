@@ -58,7 +58,11 @@ def waterfall_figure(parts: Sequence[tuple[str, Decomposition]], setting: CostSe
     axes = figure.subplots()
     place, ends = 0.0, [1.0]
     for heading, part in parts:
-        axes.text(0.0, place, heading, weight="bold", va="center", transform=axes.get_yaxis_transform())
+        axes.text(
+            0.0, place, heading, weight="bold", va="center", zorder=5,
+            transform=axes.get_yaxis_transform(),
+            bbox={"pad": 1.2, "facecolor": PAPER, "edgecolor": "none"},
+        )  # fmt: skip
         place += 1
         reached = 1.0
         for name, factor in part.all_factors:
@@ -86,10 +90,11 @@ def _bar(axes: Any, place: float, start: float, factor: float, name: str) -> Non
     colour = _REST if name.startswith("not") else _CACHE if mine else _SYSTEM
     left, right = sorted((start, start * factor))
     axes.barh(place, right - left, left=left, height=0.62, color=colour, zorder=3)
-    axes.plot([start * factor] * 2, [place, place + 1], color=MUTED, linewidth=0.6, zorder=2)
+    if colour != _REST:
+        axes.plot([start * factor] * 2, [place, place + 1], color=MUTED, linewidth=0.6, zorder=2)
     axes.text(0.985 * min(1.0, left), place, name + "  ", ha="right", va="center", fontsize=7.2)
     axes.text(1.02 * right, place, f"{factor:.2f}", ha="left", va="center", fontsize=7.2,
-              backgroundcolor=PAPER, bbox={"pad": 0.4, "facecolor": PAPER, "edgecolor": "none"},
+              bbox={"pad": 0.4, "facecolor": PAPER, "edgecolor": "none"},
               zorder=4)  # fmt: skip
 
 

@@ -16,7 +16,7 @@ FLOORS = [
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
-    {"engine"},
+    {"engine", "costs"},
     {"testing", "masks"},
     {"trace"},
     {"recorder", "guarantee", "transforms"},
