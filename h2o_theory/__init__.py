@@ -1,75 +1,64 @@
 """The reference toolkit for the theory of KV-cache eviction in large language models.
 
-The public names below load on first use, so that ``import h2o_theory`` is quick and needs
-neither torch nor transformers::
+Record the attention of a model, replay eviction policies on it, and compare each with the exact
+offline optimum::
 
-    with h2o_theory.record(model, "run.trace"):
+    import h2o_theory as ht
+
+    with ht.record(model, "run.trace"):
         model(**batch)
-    trace = h2o_theory.open_trace("run.trace")
-    table = h2o_theory.replay(trace, "h2o,recent,sink,optimum", "5%,10%,20%")
+    trace = ht.open_trace("run.trace")
+    table = ht.replay(trace, "h2o,recent,sink,optimum", "5%,10%,20%")
+
+Each name below loads on first use, so that the import is quick and needs neither torch nor
+transformers. ``help(h2o_theory.replay)`` says more of a function, ``help(h2o_theory.engine)`` of
+a room.
+
+Traces
+    load_model          a model by its name or folder, ready to record
+    record              record what a model attends to inside a with-block
+    record_text         record a model on one text
+    record_texts        record a model on several texts
+    import_attention    attention matrices from a file, as a trace
+    open_trace          read a trace
+    validate            check a whole trace
+    Trace, TraceSpec, LayerSpec
+
+Policies
+    replay              policies on a trace, each against the optimum
+    run_sweep           a grid of replays, resumable
+    schedules           when each policy evicts each token
+    resolved_parts      what budgets come to: sinks, heavy hitters, recent tokens
+    replay_masks        sparse attention patterns, whose keys may return
+    replay_transforms   keys and values in fewer bits
+    read_budget_matrix  one budget for each layer and kv_head, from a file
+    BudgetMatrix, PlainPolicy
+
+Theory
+    certified_optimum   the exact optimum, with certificates
+    certified_interval  bounds of the optimum, for long traces
+    ratio_intervals     a policy's ratio to the optimum, bounded from both sides
+    measure_guarantee   the paper's guarantee, step by step
+    analyze             heavy hitters of a trace
+
+Results
+    summary_table       means over heads
+    save_results        a table with its provenance, as .parquet or .csv
+    load_results        read it again
+    write_report        figures, tables and one HTML page
+    write_analysis      the same for an analysis
+
+Rooms
+    annotations, errors, attention, optimum, statistics, instances, submodular, policies, engine,
+    testing, masks, trace, recorder, guarantee, transforms, analysis, live, sweep, experiments,
+    figures, report
+
+H2OTheoryError is the base class of all errors.
 """
 
-import importlib
+import lazy_loader
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "BudgetMatrix": "h2o_theory.engine",
-    "H2OTheoryError": "h2o_theory.errors",
-    "LayerSpec": "h2o_theory.trace",
-    "PlainPolicy": "h2o_theory.engine",
-    "Trace": "h2o_theory.trace",
-    "TraceSpec": "h2o_theory.trace",
-    "certified_interval": "h2o_theory.engine",
-    "certified_optimum": "h2o_theory.engine",
-    "import_attention": "h2o_theory.trace",
-    "analyze": "h2o_theory.analysis",
-    "load_model": "h2o_theory.recorder",
-    "load_results": "h2o_theory.report",
-    "measure_guarantee": "h2o_theory.guarantee",
-    "open_trace": "h2o_theory.trace",
-    "ratio_intervals": "h2o_theory.engine",
-    "read_budget_matrix": "h2o_theory.engine",
-    "record": "h2o_theory.recorder",
-    "record_text": "h2o_theory.recorder",
-    "record_texts": "h2o_theory.recorder",
-    "replay": "h2o_theory.engine",
-    "replay_masks": "h2o_theory.masks",
-    "resolved_parts": "h2o_theory.engine",
-    "run_sweep": "h2o_theory.sweep",
-    "replay_transforms": "h2o_theory.transforms",
-    "save_results": "h2o_theory.report",
-    "schedules": "h2o_theory.engine",
-    "summary_table": "h2o_theory.report",
-    "validate": "h2o_theory.trace",
-    "write_analysis": "h2o_theory.report",
-    "write_report": "h2o_theory.report",
-}
-
-_ROOMS = {
-    "attention",
-    "errors",
-    "figures",
-    "optimum",
-    "policies",
-    "submodular",
-    "testing",
-    "trace",
-    "experiments",
-    "live",
-}
-"""Packages reachable as attributes without importing them first."""
-
-__all__ = ["__version__", *sorted(_HOMES)]
-
-
-def __getattr__(name):
-    if name in _ROOMS:
-        return importlib.import_module(f"h2o_theory.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'h2o_theory' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__():
-    return sorted({*globals(), *_HOMES, *_ROOMS})
+# No __all__: with one, help() would print every function in full in place of the list above.
+__getattr__, __dir__ = lazy_loader.attach_stub(__name__, __file__)[:2]

@@ -7,7 +7,7 @@ import tempfile
 from h2o_theory.experiments.study import Study, policy_arm
 from h2o_theory.experiments.texts import language_reference
 from h2o_theory.recorder import load_model
-from h2o_theory.recorder.text import encode
+from h2o_theory.recorder.reading import encode
 
 __all__ = [
     "ALL_WINDOWS",

@@ -9,6 +9,7 @@ from h2o_theory.statistics import (
     Interval,
     kendall,
     partial_permutation,
+    partial_rank_correlation,
     partial_spearman,
     permutation_within,
     spearman,
@@ -63,16 +64,16 @@ def word_table(words, received, n_sink, ranks):
     return table[frequency > 0].reset_index(drop=True)
 
 
-def association(table, ledger, scope, *, replicates=1000):
+def association(table, measurements, scope, *, replicates=1000):
     """Correlation of attention with each centrality, plain and with the controls held fixed.
 
     Parameters
     ----------
     table : DataFrame
         From :func:`word_table`.
-    ledger : Ledger
+    measurements : Measurements
     scope : str
-        What the ledger calls this text.
+        What the measurements calls this text.
     replicates : int
         Resamples and permutations.
 
@@ -92,13 +93,13 @@ def association(table, ledger, scope, *, replicates=1000):
         if name not in table:
             continue
         x = table[name].to_numpy(dtype=float)
-        found = ledger.attempt(
+        found = measurements.attempt(
             "co-occurrence", f"{name}, {scope}", lambda x=x: _plain(x, attention, table, replicates)
         )
         for statistic, value, low, high, p in found or ():
             lines.append([scope, name, statistic, value, low, high, p, len(table)])
         controls = [table[control].to_numpy(dtype=float) for control in CONTROLS]
-        found = ledger.attempt(
+        found = measurements.attempt(
             "co-occurrence",
             f"{name}, {scope}, controls held fixed",
             lambda x=x, controls=controls: _fixed(x, attention, controls, replicates),
@@ -107,15 +108,15 @@ def association(table, ledger, scope, *, replicates=1000):
             lines.append([scope, name, statistic, value, low, high, p, len(table)])
     for line in lines:
         if line[2] != "within frequency":
-            _note(ledger, scope, line)
+            _note(measurements, scope, line)
     return pd.DataFrame(
         lines,
         columns=["scope", "centrality", "statistic", "value", "low", "high", "p", "words"],
     )
 
 
-def _note(ledger, scope, line):
-    ledger.note(
+def _note(measurements, scope, line):
+    measurements.note(
         "co-occurrence", f"{line[1]} {line[2]}", scope, Interval(*line[3:6]),
         unit="rank correlation", n=line[7], over="words; interval over resampled words",
     )  # fmt: skip
@@ -140,7 +141,7 @@ def _fixed(x, attention, controls, replicates):
     return [("partial", *partial, test.p)]
 
 
-def association_by_layer(words, survey, table, ledger, *, replicates=200):
+def association_by_layer(words, survey, table, measurements, *, replicates=200):
     """Co-occurrence counts against the attention of each layer, plain and with controls fixed.
 
     Parameters
@@ -149,7 +150,7 @@ def association_by_layer(words, survey, table, ledger, *, replicates=200):
     survey : Survey
     table : DataFrame
         From :func:`word_table`.
-    ledger : Ledger
+    measurements : Measurements
     replicates : int
 
     Returns
@@ -173,7 +174,7 @@ def association_by_layer(words, survey, table, ledger, *, replicates=200):
                 for fixed in ((), controls)
             ]
 
-        found = ledger.attempt("co-occurrence", f"layer {layer}", both)
+        found = measurements.attempt("co-occurrence", f"layer {layer}", both)
         if found is not None:
             plain, fixed = found
             lines.append([layer, *plain, *fixed, len(table)])
@@ -218,6 +219,6 @@ def label_control(words, received, n_sink, window, *, times=200, seed=0):
         table = word_table(moved, received, n_sink, ranks)
         pair = table.cooccurrences, table.attention
         controls = [table[control] for control in CONTROLS]
-        plain, fixed = (partial_spearman(*pair, held, replicates=1) for held in ((), controls))
-        lines.append({"spearman": plain.value, "partial": fixed.value})
+        plain, fixed = (partial_rank_correlation(*pair, held) for held in ((), controls))
+        lines.append({"spearman": plain, "partial": fixed})
     return pd.DataFrame(lines)

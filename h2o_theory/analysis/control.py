@@ -7,7 +7,7 @@ import pandas as pd
 
 from h2o_theory.analysis.association import association, label_control, word_table
 from h2o_theory.analysis.graph import centralities, cooccurrence_graph
-from h2o_theory.analysis.ledger import Ledger
+from h2o_theory.analysis.measurements import Measurements
 from h2o_theory.analysis.survey import accumulated
 from h2o_theory.analysis.words import Words
 from h2o_theory.dependencies import require
@@ -23,7 +23,7 @@ AGAIN = "the model read the same words in random order"
 
 
 def order_control(
-    survey, words, window, ledger, *, model=None, replicates=500, workers=None, progress=None
+    survey, words, window, measurements, *, model=None, replicates=500, workers=None, progress=None
 ):
     """Correlate attention with co-occurrence counts once more, with the order of the words lost.
 
@@ -36,7 +36,7 @@ def order_control(
     survey : Survey
     words : Words
     window : int
-    ledger : Ledger
+    measurements : Measurements
     model : LoadedModel, optional
     replicates : int
     workers : int, optional
@@ -49,20 +49,22 @@ def order_control(
     """
     kind = LABELS if model is None else AGAIN
     if model is None:
-        found, n, over = _permuted(survey, words, window, ledger)
+        found, n, over = _permuted(survey, words, window, measurements)
     else:
         found, n, over = _reread(
-            survey, words, window, ledger, model, replicates, workers, progress
+            survey, words, window, measurements, model, replicates, workers, progress
         )
     lines = []
     for name, interval in found.items():
-        ledger.note("shuffled", name, "control", interval, unit="rank correlation", n=n, over=over)
+        measurements.note(
+            "shuffled", name, "control", interval, unit="rank correlation", n=n, over=over
+        )
         lines.append([kind, name, *interval])
     return pd.DataFrame(lines, columns=["kind", "statistic", "value", "low", "high"])
 
 
-def _permuted(survey, words, window, ledger):
-    drawn = ledger.attempt(
+def _permuted(survey, words, window, measurements):
+    drawn = measurements.attempt(
         "shuffled",
         "words' labels permuted",
         lambda: label_control(words, survey.received(), survey.n_sink, window),
@@ -75,16 +77,16 @@ def _permuted(survey, words, window, ledger):
     return found, len(drawn), over
 
 
-def _reread(survey, words, window, ledger, model, replicates, workers, progress):
+def _reread(survey, words, window, measurements, model, replicates, workers, progress):
     with tempfile.TemporaryDirectory() as folder:
         path, moved = record_shuffled(survey.trace, words, model, f"{folder}/shuffled text")
         received = accumulated(open_trace(path), survey.layers, workers=workers, progress=progress)
     ranks = centralities(cooccurrence_graph(moved, window))[["word", "cooccurrences"]]
     table = word_table(moved, received, survey.n_sink, ranks)
-    again = Ledger()
+    again = Measurements()
     association(table, again, "shuffled", replicates=replicates)
     for line in again.missing().itertuples():
-        ledger.lack("shuffled", line.item, line.reason)
+        measurements.lack("shuffled", line.item, line.reason)
     named = {
         name: again.get("co-occurrence", f"cooccurrences {name}", "shuffled")
         for name in ("Spearman", "partial")

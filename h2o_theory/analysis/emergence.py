@@ -20,10 +20,10 @@ ALL, BARE, WORDS = "positions", "positions without sinks", "words without sinks"
 UNITS = {"Gini": "0 equal, 1 one has all", "entropy": "nats", "effective support": "entries"}
 
 
-def concentration(survey, words, ledger, *, replicates=DRAWS):
+def concentration(survey, words, measurements, *, replicates=DRAWS):
     """Concentration of accumulated attention over positions and over words.
 
-    The mean over query heads is entered in the ledger with a block-bootstrap interval over the
+    The mean over query heads is measured with a block-bootstrap interval over the
     text: blocks of positions are resampled, the sinks always kept, and every head's measure is
     taken anew. Beside it stands what uniform attention gives: a row t that attends equally to
     its t + 1 keys leaves more on early positions, so exposure alone concentrates.
@@ -35,7 +35,7 @@ def concentration(survey, words, ledger, *, replicates=DRAWS):
     ----------
     survey : Survey
     words : Words or None
-    ledger : Ledger
+    measurements : Measurements
     replicates : int
         Resampled texts.
 
@@ -53,7 +53,7 @@ def concentration(survey, words, ledger, *, replicates=DRAWS):
     if (received[:, first:].sum(axis=1) > 0).all():
         amounts[BARE] = received[:, first:]
     else:
-        ledger.lack("concentration", BARE, "a head attends to nothing but the sinks")
+        measurements.lack("concentration", BARE, "a head attends to nothing but the sinks")
     if words is not None and len(words.kinds) > 1:
         bare = received.copy()
         bare[:, :first] = 0
@@ -67,19 +67,19 @@ def concentration(survey, words, ledger, *, replicates=DRAWS):
         for name, measured in concentration_profile(values, TOP_SHARES).items():
             table[name] = measured
         tables.append(table)
-    _note(survey, amounts, ledger, replicates)
+    _note(survey, amounts, measurements, replicates)
     return pd.concat(tables, ignore_index=True)
 
 
-def _note(survey, amounts, ledger, replicates):
+def _note(survey, amounts, measurements, replicates):
     first = min(survey.n_sink, survey.tokens)
     n = len(amounts[ALL])
     for name, exact in concentration_profile(_uniform(survey.tokens), TOP_SHARES).items():
-        ledger.note(
+        measurements.note(
             "concentration", name, "uniform attention", exact,
             unit=UNITS.get(name, "share of attention"), n=1, over="exact",
         )  # fmt: skip
-    drawn = ledger.attempt(
+    drawn = measurements.attempt(
         "concentration",
         "intervals",
         lambda: _redraw(survey.tokens, first, amounts, replicates),
@@ -88,7 +88,7 @@ def _note(survey, amounts, ledger, replicates):
         return
     for scope, values in amounts.items():
         for name, value in _means(values).items():
-            ledger.note(
+            measurements.note(
                 "concentration", name, scope,
                 percentile_interval(value, [again[name] for again in drawn[scope]]),
                 unit=UNITS.get(name, "share of attention"), n=n,
@@ -124,7 +124,7 @@ def _uniform(tokens):
     return np.cumsum(1.0 / np.arange(1, tokens + 1)[::-1])[::-1]
 
 
-def position_bias(survey, ledger):
+def position_bias(survey, measurements):
     """How much of accumulated attention is the sinks, and how much is being early.
 
     Enters: the share of all attention that the sinks receive; the share of heavy hitters (sinks
@@ -135,7 +135,7 @@ def position_bias(survey, ledger):
     Parameters
     ----------
     survey : Survey
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
@@ -160,7 +160,9 @@ def position_bias(survey, ledger):
     over = f"{tokens} rows x query heads; interval over blocks of the text"
 
     def enter(measure, unit, function):
-        ledger.enter("position", measure, "all heads", function, unit=unit, n=heads, over=over)
+        measurements.enter(
+            "position", measure, "all heads", function, unit=unit, n=heads, over=over
+        )
 
     mass = np.concatenate([head.rows.sink_mass for head in survey.heads]).mean(axis=0)
     enter("sink share", "share of attention", lambda: ratio_interval(mass, np.ones(tokens)))

@@ -10,7 +10,7 @@ from h2o_theory.statistics import (
     survival_curve,
 )
 
-__all__ = ["LAGS", "evolution", "hitter_map", "persistence"]
+__all__ = ["LAGS", "evolution", "heavy_hitter_map", "persistence"]
 
 OVERLAPS = {
     "local-future": "heavy hitters by past attention that are heavy hitters by future attention",
@@ -21,19 +21,19 @@ LAGS = (1, 4, 16, 64)
 """Distances, in checkpoints, at which persistence is reported."""
 
 
-def evolution(survey, ledger):
+def evolution(survey, measurements):
     """Overlap of the heavy hitters at step t with the future and with the final ones.
 
     All sets of a comparison have m_t members among the positions that have come (sinks apart),
     so the overlap of a random set is m_t / n_t, about the share that defines a heavy hitter.
-    Entered in the ledger: each overlap over all checkpoints and kv_heads, and the future
+    Entered in the measurements: each overlap over all checkpoints and kv_heads, and the future
     attention that the local and the global set receive, divided by what the best set of that
     number receives; intervals resample blocks of positions.
 
     Parameters
     ----------
     survey : Survey
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
@@ -46,7 +46,9 @@ def evolution(survey, ledger):
     steps = heads[0].history.steps[:-1]
     first = min(survey.n_sink, survey.tokens)
     if not len(steps) or survey.tokens <= first + 1:
-        ledger.lack("evolution", "overlap over time", "the text ends before there is a future")
+        measurements.lack(
+            "evolution", "overlap over time", "the text ends before there is a future"
+        )
         return pd.DataFrame(), pd.DataFrame()
     by_step = pd.DataFrame({"step": steps, "positions": steps + 1 - first})
     by_step = by_step[by_step.positions > 0].reset_index(drop=True)
@@ -64,12 +66,12 @@ def evolution(survey, ledger):
         sums = np.array([head.history.overlap[name] for head in heads])
         by_head[column] = sums[:, 0].sum(axis=1) / sums[:, 1].sum(axis=1)
         pair = sums.sum(axis=0)[:, first:]
-        ledger.enter(
+        measurements.enter(
             "evolution", name, "all heads", lambda pair=pair: ratio_interval(*pair),
             unit="share of the set", n=len(heads), over=over,
         )  # fmt: skip
     chance = (counts**2 / by_step.positions).sum() / counts.sum()
-    ledger.note(
+    measurements.note(
         "evolution", "random-future", "all heads", chance,
         unit="share of the set", n=len(heads), over="exact",
     )  # fmt: skip
@@ -83,24 +85,24 @@ def evolution(survey, ledger):
         ("local less global", local[0] - whole[0]),
     ):
         sums = np.stack([above, local[1]])[:, first:]
-        ledger.enter(
+        measurements.enter(
             "evolution", name, "all heads", lambda sums=sums: ratio_interval(*sums),
             unit="of the best set's future attention", n=len(heads), over=over,
         )  # fmt: skip
     return by_step, by_head
 
 
-def persistence(survey, ledger):
+def persistence(survey, measurements):
     """How long a heavy hitter stays one, how old positions are when they become one.
 
-    Entered in the ledger: the share of heavy hitters that are so again :data:`LAGS` checkpoints
+    Measured: the share of heavy hitters that are so again :data:`LAGS` checkpoints
     later; the share of positions that ever are heavy hitters; the median age at entry; the
     median stay by Kaplan and Meier, stays cut off by the end of the text counted as such.
 
     Parameters
     ----------
     survey : Survey
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
@@ -138,16 +140,18 @@ def persistence(survey, ledger):
             | {f"lasting_{d}": lasting[d] for d in (8, 64, 512) if d < len(lasting)}
         )
     if not lines:
-        ledger.lack("persistence", "stays", "no position besides the sinks")
+        measurements.lack("persistence", "stays", "no position besides the sinks")
         return pd.DataFrame(), pd.DataFrame()
-    _note_persistence(survey, ever, np.array(ages), ledger)
+    _note_persistence(survey, ever, np.array(ages), measurements)
     lasting = survival_curve(ended, censored)
     median = median_survival(lasting)
     n = int((ended + censored).sum())
     if median is None:
-        ledger.lack("persistence", "median stay", "more than half of the stays outlast the text")
+        measurements.lack(
+            "persistence", "median stay", "more than half of the stays outlast the text"
+        )
     else:
-        ledger.note("persistence", "median stay", "all heads", _stay_interval(heads, median),
+        measurements.note("persistence", "median stay", "all heads", _stay_interval(heads, median),
                     unit="steps", n=n, over="stays; interval over kv_heads")  # fmt: skip
     steps = np.unique(np.geomspace(1, tokens, 64).round().astype(int))
     return pd.DataFrame(lines), pd.DataFrame({"steps": steps, "lasting": lasting[steps]})
@@ -166,14 +170,14 @@ def _stay_interval(heads, median, replicates=200):
     return percentile_interval(median, drawn)
 
 
-def _note_persistence(survey, ever, ages, ledger):
+def _note_persistence(survey, ever, ages, measurements):
     heads, tokens = survey.heads, survey.tokens
     first = min(survey.n_sink, tokens)
     steps = heads[0].history.steps
     over = f"{len(heads)} kv_heads; interval over blocks of positions"
 
     def enter(measure, unit, function):
-        ledger.enter(
+        measurements.enter(
             "persistence", measure, "all heads", function, unit=unit, n=len(heads), over=over
         )
 
@@ -205,7 +209,7 @@ def _note_persistence(survey, ever, ages, ledger):
     )
 
 
-def hitter_map(survey):
+def heavy_hitter_map(survey):
     """Share of kv_heads in which each position is a heavy hitter at each checkpoint.
 
     Returns

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from h2o_theory.analysis import statements as rows
 from h2o_theory.analysis import statements_words as words
 
-__all__ = ["VERDICTS", "Finding", "findings"]
+__all__ = ["VERDICTS", "Statement", "findings"]
 
 VERDICTS = ("supported", "not supported", "partly supported", "measured", "not enough data")
 """``measured``: a description that no claim stands behind."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class Statement:
     """One statement.
 
     Attributes
@@ -33,7 +33,7 @@ class Finding:
     sentence: str
 
 
-def findings(survey, tables, ledger):
+def findings(survey, tables, measurements):
     """All statements about one trace, in the order of the page.
 
     Parameters
@@ -41,11 +41,11 @@ def findings(survey, tables, ledger):
     survey : Survey
     tables : dict of str to DataFrame
         As :func:`~h2o_theory.analysis.analyze` made them.
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
-    list of Finding
+    list of Statement
         A statement whose numbers are missing has the verdict "not enough data".
     """
     questions = (
@@ -72,9 +72,9 @@ def findings(survey, tables, ledger):
     )
     found = []
     for name, claim, examine in questions:
-        answer = examine(survey, tables, ledger)
-        verdict, sentence = answer or ("not enough data", _why(name, ledger))
-        found.append(Finding(name, claim, verdict, sentence))
+        answer = examine(survey, tables, measurements)
+        verdict, sentence = answer or ("not enough data", _why(name, measurements))
+        found.append(Statement(name, claim, verdict, sentence))
     return found
 
 
@@ -94,7 +94,7 @@ _TOPICS = {
 }
 
 
-def _why(name, ledger):
-    missing = ledger.missing()
+def _why(name, measurements):
+    missing = measurements.missing()
     reasons = missing[missing.topic == _TOPICS[name]].reason
     return f"Not enough data: {reasons.iloc[0] if len(reasons) else 'nothing to measure'}."

@@ -10,7 +10,7 @@ PLAUSIBLE = 0.1
 """A goodness-of-fit p-value at or below it rules the power law out (Clauset, Shalizi, Newman)."""
 
 
-def power_laws(survey, words, ledger, *, replicates=500, progress=None):
+def power_laws(survey, words, measurements, *, replicates=500, progress=None):
     """Fit a power law to accumulated attention and test it, by position and by word.
 
     The samples: all positions; positions without the sinks; words (their occurrences among the
@@ -21,7 +21,7 @@ def power_laws(survey, words, ledger, *, replicates=500, progress=None):
     ----------
     survey : Survey
     words : Words or None
-    ledger : Ledger
+    measurements : Measurements
         Receives the exponent of each whole-model sample, or why there is none.
     replicates : int
         For the goodness of fit; the interval of the exponent takes 200 resamples at most.
@@ -42,7 +42,7 @@ def power_laws(survey, words, ledger, *, replicates=500, progress=None):
         ("positions without sinks", "all heads", received[first:], replicates),
     ]
     if words is None:
-        ledger.lack("power law", "words", "words were not asked for")
+        measurements.lack("power law", "words", "words were not asked for")
     else:
         bare = received.copy()
         bare[:first] = 0
@@ -53,13 +53,13 @@ def power_laws(survey, words, ledger, *, replicates=500, progress=None):
         samples.append(("positions without sinks", f"layer {layer}", amounts, fewer))
     lines = []
     for done, (sample, scope, values, times) in enumerate(samples, start=1):
-        line = ledger.attempt(
+        line = measurements.attempt(
             "power law", f"{sample}, {scope}", lambda v=values, n=times: _line(v, n)
         )
         if line is not None:
             lines.append({"sample": sample, "scope": scope, **line})
             if scope == "all heads":
-                ledger.note(
+                measurements.note(
                     "power law", "exponent", sample, line.pop("interval"),
                     unit="exponent", n=line["tail"],
                     over="values in the tail; interval over resampled values",

@@ -8,7 +8,7 @@ from h2o_theory.statistics import ratio_interval
 __all__ = ["overlap_between"]
 
 
-def overlap_between(survey, ledger):
+def overlap_between(survey, measurements):
     """Overlap of the final heavy hitters between kv_heads of a layer and between layers.
 
     Every kv_head has the same number m of heavy hitters among n positions (sinks apart); the
@@ -17,7 +17,7 @@ def overlap_between(survey, ledger):
     Parameters
     ----------
     survey : Survey
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
@@ -30,7 +30,7 @@ def overlap_between(survey, ledger):
     m = members[0].sum()
     first = min(survey.n_sink, survey.tokens)
     if m == 0:
-        ledger.lack("overlap", "between heads", "no position besides the sinks")
+        measurements.lack("overlap", "between heads", "no position besides the sinks")
         return pd.DataFrame()
     shared = members @ members.T / m
     different = ~np.eye(len(heads), dtype=bool)
@@ -46,18 +46,18 @@ def overlap_between(survey, ledger):
     same = layer[:, None] == layer
     for scope, pairs in (("heads of a layer", different & same), ("layers", ~same)):
         if not pairs.any():
-            ledger.lack("overlap", scope, "there is no pair to compare")
+            measurements.lack("overlap", scope, "there is no pair to compare")
             continue
         # A position is in both sets of a pair, or only in the first.
         both = np.einsum("hj,hg,gj->j", members, pairs.astype(float), members)
         one = pairs.sum(axis=1) @ members
-        ledger.enter(
+        measurements.enter(
             "overlap", "final heavy hitters", scope,
             lambda both=both, one=one: ratio_interval(both[first:], one[first:]),
             unit="share of the set", n=int(pairs.sum()) // 2,
             over="pairs of kv_heads; interval over blocks of positions",
         )  # fmt: skip
-    ledger.note(
+    measurements.note(
         "overlap", "final heavy hitters", "random sets", m / (survey.tokens - first),
         unit="share of the set", n=1, over="exact",
     )  # fmt: skip

@@ -1,11 +1,16 @@
 """The bytes of text that each token of a trace stands for."""
 
+import re
+
 from h2o_theory.errors import BadArgument
 
 __all__ = ["piece_bytes", "token_bytes"]
 
 SPACE_MARK = "▁"
 """What SentencePiece writes for a space."""
+
+_SPECIAL = re.compile(r"<(?!0x[0-9A-F]{2}>)[^<>\s]+>")
+"""<s>, <bos>, <|endoftext|> and the like, but not a byte that SentencePiece writes as <0x0A>."""
 
 
 def token_bytes(trace, tokenizer=None):
@@ -38,7 +43,7 @@ def token_bytes(trace, tokenizer=None):
                 "file or smollm2-135m; tokenizer= in Python), record with --token-strings, or do "
                 "without words (--no-words; words=False)",
             )
-        return [string.encode() for string in _spaced(trace)]
+        return _stored_bytes(trace)
     if spec.token_ids is None:
         raise BadArgument(
             "the trace holds no token ids, so a tokenizer cannot tell its words",
@@ -62,16 +67,27 @@ def token_bytes(trace, tokenizer=None):
     ]
 
 
-def _spaced(trace):
-    """The stored token strings, unless their spaces were lost when tokens were decoded alone."""
+def _stored_bytes(trace):
+    """The bytes of the stored token strings: decoded text, or pieces as a tokenizer prints them."""
     strings = trace.spec.token_strings
-    if len(strings) >= 20 and not any(" " in string for string in strings):
+    if any(" " in string for string in strings):
+        return [string.encode() for string in strings]
+    marked = {
+        mark: sum(string.startswith(mark) for string in strings) for mark in ("Ġ", SPACE_MARK)
+    }
+    if any(marked.values()):
+        scheme = "byte-level" if marked["Ġ"] >= marked[SPACE_MARK] else "sentencepiece"
+        return [
+            None if _SPECIAL.fullmatch(string) else piece_bytes(string, scheme)
+            for string in strings
+        ]
+    if len(strings) >= 20:
         raise BadArgument(
             "the trace's token strings carry no spaces, so words cannot be told apart",
             where=trace.name,
             hint="Name the model's tokenizer (--tokenizer; tokenizer= in Python)",
         )
-    return strings
+    return [string.encode() for string in strings]
 
 
 def _scheme(tokenizer):

@@ -15,7 +15,7 @@ from h2o_theory.analysis.evolution import evolution, persistence
 from h2o_theory.analysis.findings import findings
 from h2o_theory.analysis.graph import WINDOW, centralities, cooccurrence_graph
 from h2o_theory.analysis.law import power_laws
-from h2o_theory.analysis.ledger import Ledger
+from h2o_theory.analysis.measurements import Measurements
 from h2o_theory.analysis.overlap import overlap_between
 from h2o_theory.analysis.pieces import token_bytes
 from h2o_theory.analysis.sparse import sparsity, support
@@ -42,7 +42,7 @@ class Analysis:
     tables : dict of str to DataFrame
         None of them has a gap; ``measures`` has every number with its interval, ``findings`` the
         statements, ``not_enough_data`` what could not be found and why.
-    findings : list of Finding
+    findings : list of Statement
     """
 
     survey: object
@@ -128,41 +128,45 @@ def analyze(
         trace, layers=layers, share=share, n_sink=n_sink, threshold=threshold, workers=workers,
         progress=progress,
     )  # fmt: skip
-    ledger, tables = Ledger(), {}
+    measurements, tables = Measurements(), {}
     tables["concentration"] = concentration(
-        survey, text, ledger, replicates=max(25, replicates // 5)
+        survey, text, measurements, replicates=max(25, replicates // 5)
     )
-    tables["position"] = position_bias(survey, ledger)
-    tables["evolution"], tables["evolution_by_head"] = evolution(survey, ledger)
-    tables["persistence"], tables["survival"] = persistence(survey, ledger)
-    tables["overlap_layers"] = overlap_between(survey, ledger)
-    tables |= sparsity(survey, ledger)
-    tables["support"] = support(survey, ledger)
+    tables["position"] = position_bias(survey, measurements)
+    tables["evolution"], tables["evolution_by_head"] = evolution(survey, measurements)
+    tables["persistence"], tables["survival"] = persistence(survey, measurements)
+    tables["overlap_layers"] = overlap_between(survey, measurements)
+    tables |= sparsity(survey, measurements)
+    tables["support"] = support(survey, measurements)
     tables["heavy_hitters"] = _heaviest(survey, trace, text)
-    tables["power_law"] = power_laws(survey, text, ledger, replicates=replicates, progress=progress)
+    tables["power_law"] = power_laws(
+        survey, text, measurements, replicates=replicates, progress=progress
+    )
     graph = None
     if text is None:
         for topic in ("co-occurrence", "shuffled", "texts"):
-            ledger.lack(topic, "words", "words were not asked for")
+            measurements.lack(topic, "words", "words were not asked for")
     else:
         graph = cooccurrence_graph(text, window)
-        tables |= _words(survey, text, graph, ledger, replicates)
+        tables |= _words(survey, text, graph, measurements, replicates)
         tables["control"] = order_control(
-            survey, text, window, ledger, model=shuffle_model, replicates=replicates,
+            survey, text, window, measurements, model=shuffle_model, replicates=replicates,
             workers=workers, progress=progress,
         )  # fmt: skip
         for other, other_text in others:
             received = accumulated(other, layers, workers=workers, progress=progress)
             tables[f"text_{other.name}"] = compare_texts(
                 other.name, (text, survey.received()), (other_text, received), n_sink, share,
-                ledger, replicates=replicates,
+                measurements, replicates=replicates,
             )  # fmt: skip
         if not others:
-            ledger.lack("texts", "overlap", "one text only; give traces of others (--compare)")
-    found = findings(survey, tables, ledger)
-    tables["measures"] = ledger.measures()
+            measurements.lack(
+                "texts", "overlap", "one text only; give traces of others (--compare)"
+            )
+    found = findings(survey, tables, measurements)
+    tables["measures"] = measurements.found()
     tables["findings"] = pd.DataFrame([asdict(finding) for finding in found])
-    tables["not_enough_data"] = ledger.missing()
+    tables["not_enough_data"] = measurements.missing()
     return Analysis(survey, text, graph, tables, found)
 
 
@@ -197,12 +201,12 @@ def _heaviest(survey, trace, words, most=30):
     return pd.DataFrame(lines)
 
 
-def _words(survey, words, graph, ledger, replicates):
+def _words(survey, words, graph, measurements, replicates):
     table = word_table(words, survey.received(), survey.n_sink, centralities(graph))
     return {
         "words": table,
-        "cooccurrence": association(table, ledger, "text", replicates=replicates),
+        "cooccurrence": association(table, measurements, "text", replicates=replicates),
         "cooccurrence_by_layer": association_by_layer(
-            words, survey, table, ledger, replicates=max(50, replicates // 5)
+            words, survey, table, measurements, replicates=max(50, replicates // 5)
         ),
     }

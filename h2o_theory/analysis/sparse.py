@@ -9,7 +9,7 @@ from h2o_theory.statistics import ratio_interval
 __all__ = ["sparsity", "support"]
 
 
-def sparsity(survey, ledger):
+def sparsity(survey, measurements):
     """Share of entries below the threshold times their row's maximum, in both countings.
 
     Over the causal entries alone, and over the whole square, where every entry of the future
@@ -18,7 +18,7 @@ def sparsity(survey, ledger):
     Parameters
     ----------
     survey : Survey
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
@@ -42,7 +42,7 @@ def sparsity(survey, ledger):
         counts = np.concatenate([head.rows.below for head in heads])
         rows, visible = counts.sum(axis=0), lengths * len(counts)
         line = by_head[by_head.layer == layer][["causal", "square"]].mean().to_dict()
-        interval = ledger.attempt(
+        interval = measurements.attempt(
             "sparsity", f"layer {layer}", lambda rows=rows, seen=visible: ratio_interval(rows, seen)
         )
         ends = {"low": interval.low, "high": interval.high} if interval else {}
@@ -65,7 +65,7 @@ def sparsity(survey, ledger):
             by_length.append(
                 {"layer": layer, "row_from": start + 1, "row_to": stop, "sparse": share}
             )
-    _note_sparsity(survey, below, lengths, pd.DataFrame(by_layer), ledger)
+    _note_sparsity(survey, below, lengths, pd.DataFrame(by_layer), measurements)
     return {
         "sparsity_by_head": by_head,
         "sparsity_by_layer": pd.DataFrame(by_layer),
@@ -83,7 +83,7 @@ def _row_groups(tokens):
     return [(a, min(b, tokens)) for a, b in zip(ends, ends[1:], strict=False) if a < tokens]
 
 
-def _note_sparsity(survey, below, lengths, by_layer, ledger):
+def _note_sparsity(survey, below, lengths, by_layer, measurements):
     tokens, heads = survey.tokens, len(below)
     rows, visible = below.sum(axis=0), lengths * heads
     future = (tokens - lengths) * heads
@@ -92,19 +92,19 @@ def _note_sparsity(survey, below, lengths, by_layer, ledger):
         ("causal entries", rows, visible),
         ("whole square", rows + future, visible + future),
     ):
-        ledger.enter(
+        measurements.enter(
             "sparsity", "sparse share", scope,
             lambda above=above, whole=whole: ratio_interval(above, whole),
             unit="share of entries", n=heads, over=over,
         )  # fmt: skip
     for scope, column in (("causal entries", "causal"), ("whole square", "square")):
-        ledger.note(
+        measurements.note(
             "sparsity", "layers at 95 %", scope, (by_layer[column] >= 0.95).mean(),
             unit="share of layers", n=len(by_layer), over="layers recorded, exact",
         )  # fmt: skip
 
 
-def support(survey, ledger):
+def support(survey, measurements):
     """Keys that hold 90, 95 and 99 % of a row, and the cache share that would allow.
 
     The count is of the best keys of each row on its own: no cache that keeps one set for all
@@ -115,7 +115,7 @@ def support(survey, ledger):
     Parameters
     ----------
     survey : Survey
-    ledger : Ledger
+    measurements : Measurements
 
     Returns
     -------
@@ -131,7 +131,7 @@ def support(survey, ledger):
         keys = np.concatenate([head.rows.support for head in survey.of_layer(layer)])
         for level, mass in enumerate(MASSES):
             shares = (keys[:, :, level] / lengths).mean(axis=0)
-            interval = ledger.attempt(
+            interval = measurements.attempt(
                 "support",
                 f"layer {layer}, {mass:.0%}",
                 lambda shares=shares: ratio_interval(shares, np.ones(tokens)),
@@ -147,11 +147,11 @@ def support(survey, ledger):
                     **ends,
                 }
             )
-    _note_support(survey, lengths, late, ledger)
+    _note_support(survey, lengths, late, measurements)
     return pd.DataFrame(lines)
 
 
-def _note_support(survey, lengths, late, ledger):
+def _note_support(survey, lengths, late, measurements):
     keys = np.concatenate([head.rows.support for head in survey.heads])
     tokens, over = survey.tokens, f"{len(keys)} query heads; interval over blocks of rows"
     for level, mass in enumerate(MASSES):
@@ -162,7 +162,7 @@ def _note_support(survey, lengths, late, ledger):
             ("keys", keys[:, :, level].mean(axis=0), slice(0, tokens)),
         ):
             chosen = values[where]
-            ledger.enter(
+            measurements.enter(
                 "support", measure, f"{mass:.0%} of the mass",
                 lambda chosen=chosen: ratio_interval(chosen, np.ones(len(chosen))),
                 unit="keys" if measure == "keys" else "share of keys", n=len(keys), over=over,

@@ -1,32 +1,46 @@
 """What the numbers on rows and positions say.
 
-Each function takes (survey, tables, ledger) and returns a verdict and a sentence, or None where the
-numbers are missing.
+Each function takes (survey, tables, measurements) and returns a verdict and a sentence, or None
+where the numbers are missing.
 """
 
 from h2o_theory.analysis.emergence import ALL, BARE, WORDS
-from h2o_theory.analysis.wording import percent, plain_number
 
 __all__ = [
     "agreement",
     "cache",
     "concentration",
     "local_global",
+    "percent",
     "persistence",
+    "plain_number",
     "position",
     "sparsity",
 ]
 
 
-def concentration(survey, tables, ledger):
+def percent(interval):
+    """A share as '12.3 % [11.0, 13.9]'."""
+    return f"{100 * interval.value:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+def plain_number(interval, digits=2):
+    """A number as '0.12 [0.11, 0.14]'."""
+    value, low, high = (f"{end:.{digits}f}" for end in interval)
+    return f"{value} [{low}, {high}]"
+
+
+def concentration(survey, tables, measurements):
     """Concentration, with what even attention would give beside it."""
-    shares = {scope: ledger.get("concentration", "top 10% share", scope) for scope in (ALL, BARE)}
-    uniform = ledger.get("concentration", "top 10% share", "uniform attention")
-    gini = ledger.get("concentration", "Gini", BARE)
+    shares = {
+        scope: measurements.get("concentration", "top 10% share", scope) for scope in (ALL, BARE)
+    }
+    uniform = measurements.get("concentration", "top 10% share", "uniform attention")
+    gini = measurements.get("concentration", "Gini", BARE)
     if shares[BARE] is None or shares[ALL] is None:
         return None
     above = shares[BARE].low > uniform.value
-    words = ledger.get("concentration", "top 10% share", WORDS)
+    words = measurements.get("concentration", "top 10% share", WORDS)
     sentence = (
         f"The top 10 % of positions receive {percent(shares[ALL])} of all attention, and "
         f"{percent(shares[BARE])} once the first {survey.n_sink} positions (sinks) are set apart "
@@ -37,12 +51,12 @@ def concentration(survey, tables, ledger):
     return "supported" if above else "not supported", sentence
 
 
-def position(survey, tables, ledger):
+def position(survey, tables, measurements):
     """Sinks, early heavy hitters, and how the sum and the mean rank positions."""
-    sinks = ledger.get("position", "sink share", "all heads")
-    early = ledger.get("position", "hitters in the first tenth", "all heads")
-    total = ledger.get("position", "sum against position", "all heads")
-    mean = ledger.get("position", "mean per row against position", "all heads")
+    sinks = measurements.get("position", "sink share", "all heads")
+    early = measurements.get("position", "hitters in the first tenth", "all heads")
+    total = measurements.get("position", "sum against position", "all heads")
+    mean = measurements.get("position", "mean per row against position", "all heads")
     if None in (sinks, early, total, mean):
         return None
     verdict = "supported" if early.low > 0.1 and total.high < 0 else "partly supported"
@@ -57,11 +71,13 @@ def position(survey, tables, ledger):
     )
 
 
-def local_global(survey, tables, ledger):
+def local_global(survey, tables, measurements):
     """Future attention received by sets chosen by the past, with hindsight, at random."""
     names = ("local captured", "global captured", "random captured", "local less global")
-    local, whole, chance, less = (ledger.get("evolution", name, "all heads") for name in names)
-    overlap = ledger.get("evolution", "local-future", "all heads")
+    local, whole, chance, less = (
+        measurements.get("evolution", name, "all heads") for name in names
+    )
+    overlap = measurements.get("evolution", "local-future", "all heads")
     if None in (local, whole, chance, less, overlap):
         return None
     verdict = "supported" if less.low > -0.05 else "partly supported"
@@ -76,12 +92,12 @@ def local_global(survey, tables, ledger):
     )
 
 
-def persistence(survey, tables, ledger):
+def persistence(survey, tables, measurements):
     """How many heavy hitters remain, how many positions ever become one."""
-    ever = ledger.get("persistence", "ever a heavy hitter", "all heads")
-    measures = ledger.measures()
+    ever = measurements.get("persistence", "ever a heavy hitter", "all heads")
+    measures = measurements.found()
     kept = measures[measures.measure.str.startswith("still after")]
-    entered = ledger.get("persistence", "entered within 8 steps", "all heads")
+    entered = measurements.get("persistence", "entered within 8 steps", "all heads")
     if ever is None or kept.empty or entered is None:
         return None
     last = kept.iloc[-1]
@@ -94,11 +110,11 @@ def persistence(survey, tables, ledger):
     )
 
 
-def agreement(survey, tables, ledger):
+def agreement(survey, tables, measurements):
     """Overlap between kv_heads of a layer and of different layers."""
-    chance = ledger.get("overlap", "final heavy hitters", "random sets")
-    heads = ledger.get("overlap", "final heavy hitters", "heads of a layer")
-    layers = ledger.get("overlap", "final heavy hitters", "layers")
+    chance = measurements.get("overlap", "final heavy hitters", "random sets")
+    heads = measurements.get("overlap", "final heavy hitters", "heads of a layer")
+    layers = measurements.get("overlap", "final heavy hitters", "layers")
     if chance is None or (heads is None and layers is None):
         return None
     parts = []
@@ -112,10 +128,10 @@ def agreement(survey, tables, ledger):
     return verdict, f"{text[0].upper()}{text[1:]}; random sets {100 * chance.value:.1f} %."
 
 
-def sparsity(survey, tables, ledger):
+def sparsity(survey, tables, measurements):
     """Sparsity in both countings."""
-    causal = ledger.get("sparsity", "sparse share", "causal entries")
-    square = ledger.get("sparsity", "sparse share", "whole square")
+    causal = measurements.get("sparsity", "sparse share", "causal entries")
+    square = measurements.get("sparsity", "sparse share", "whole square")
     if causal is None or square is None:
         return None
     layers = tables["sparsity_by_layer"]
@@ -132,12 +148,13 @@ def sparsity(survey, tables, ledger):
     )
 
 
-def cache(survey, tables, ledger):
+def cache(survey, tables, measurements):
     """What sparsity would allow, and what the support of the rows allows."""
-    causal = ledger.get("sparsity", "sparse share", "causal entries")
+    causal = measurements.get("sparsity", "sparse share", "causal entries")
     name = "share of the row, last quarter"
     held = {
-        mass: ledger.get("support", name, f"{mass} of the mass") for mass in ("90%", "95%", "99%")
+        mass: measurements.get("support", name, f"{mass} of the mass")
+        for mass in ("90%", "95%", "99%")
     }
     if causal is None or None in held.values():
         return None

@@ -1,23 +1,23 @@
 """What the numbers on words and on laws say.
 
-Each function takes (survey, tables, ledger) and returns a verdict and a sentence, or None where the
-numbers are missing.
+Each function takes (survey, tables, measurements) and returns a verdict and a sentence, or None
+where the numbers are missing.
 """
 
-from h2o_theory.analysis.wording import plain_number
+from h2o_theory.analysis.statements import plain_number
 
 __all__ = ["beyond_frequency", "cooccurrence", "power_law", "shuffled", "texts"]
 
 
-def texts(survey, tables, ledger):
+def texts(survey, tables, measurements):
     """Agreement over the words that texts share."""
-    measures = ledger.measures()
+    measures = measurements.found()
     rows = measures[(measures.topic == "texts")]
     names = rows.scope.unique()
     sentences, verdicts = [], []
     for name in names:
         plain, fixed, rate = (
-            ledger.get("texts", measure, name)
+            measurements.get("texts", measure, name)
             for measure in (
                 "attention",
                 "attention, frequencies fixed",
@@ -41,7 +41,7 @@ def texts(survey, tables, ledger):
     return verdict, " ".join(sentences)
 
 
-def power_law(survey, tables, ledger):
+def power_law(survey, tables, measurements):
     """Fits and tests of every sample."""
     table = tables.get("power_law")
     if table is None or table.empty:
@@ -76,10 +76,10 @@ def power_law(survey, tables, ledger):
     return verdict, text + ". Not ruled out is not proved: a log-normal tail often fits as well."
 
 
-def cooccurrence(survey, tables, ledger):
+def cooccurrence(survey, tables, measurements):
     """The plain correlation."""
-    plain = ledger.get("co-occurrence", "cooccurrences Spearman", "text")
-    tau = ledger.get("co-occurrence", "cooccurrences Kendall", "text")
+    plain = measurements.get("co-occurrence", "cooccurrences Spearman", "text")
+    tau = measurements.get("co-occurrence", "cooccurrences Kendall", "text")
     if plain is None or tau is None:
         return None
     return ("supported" if plain.low > 0.3 else "not supported"), (
@@ -88,9 +88,9 @@ def cooccurrence(survey, tables, ledger):
     )
 
 
-def beyond_frequency(survey, tables, ledger):
+def beyond_frequency(survey, tables, measurements):
     """The correlation with frequency and position held fixed."""
-    partial = ledger.get("co-occurrence", "cooccurrences partial", "text")
+    partial = measurements.get("co-occurrence", "cooccurrences partial", "text")
     table = tables.get("cooccurrence")
     if partial is None or table is None:
         return None
@@ -117,11 +117,11 @@ def beyond_frequency(survey, tables, ledger):
     return verdict, sentence
 
 
-def shuffled(survey, tables, ledger):
+def shuffled(survey, tables, measurements):
     """The correlation without the order of the words."""
-    plain = ledger.get("co-occurrence", "cooccurrences Spearman", "text")
-    again = ledger.get("shuffled", "Spearman", "control")
-    fixed = ledger.get("shuffled", "partial", "control")
+    plain = measurements.get("co-occurrence", "cooccurrences Spearman", "text")
+    again = measurements.get("shuffled", "Spearman", "control")
+    fixed = measurements.get("shuffled", "partial", "control")
     if plain is None or again is None or fixed is None:
         return None
     kind = tables["control"].kind.iloc[0]

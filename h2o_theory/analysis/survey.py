@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from h2o_theory.analysis.hitters import HitterHistory, HitterTrack
+from h2o_theory.analysis.heavy_hitters import HeavyHitterHistory, HeavyHitterTrack
 from h2o_theory.analysis.tally import RowTallies, RowTally
 from h2o_theory.attention import SPARSITY_THRESHOLD
 from h2o_theory.engine.arguments import chosen_heads, thread_count
@@ -23,14 +23,14 @@ class HeadSurvey:
     layer, kv_head : int
     received : array [G, T]
         Attention accumulated by each position over all rows, per query head.
-    history : HitterHistory
+    history : HeavyHitterHistory
     rows : RowTallies
     """
 
     layer: int
     kv_head: int
     received: np.ndarray
-    history: HitterHistory
+    history: HeavyHitterHistory
     rows: RowTallies
 
 
@@ -167,7 +167,7 @@ def accumulated(trace, layers=None, *, workers=None, progress=None):
 def _survey_head(trace, layer, kv_head, share, n_sink, threshold):
     group, tokens = trace.layer(layer).group, trace.tokens
     received = np.zeros((group, tokens))
-    track = HitterTrack(tokens, share, n_sink)
+    track = HeavyHitterTrack(tokens, share, n_sink)
     tally = RowTally(group, tokens, threshold, n_sink)
     for start, rows in trace.blocks(layer, kv_head):
         received += rows.sum(axis=1)

@@ -15,10 +15,10 @@ from h2o_theory.statistics.rank import LEAST_PAIRS
 __all__ = ["compare_texts"]
 
 
-def compare_texts(name, first, second, n_sink, share, ledger, *, replicates=1000, seed=0):
+def compare_texts(name, first, second, n_sink, share, measurements, *, replicates=1000, seed=0):
     """Words that two texts share: do the same ones receive much attention in both?
 
-    Entered in the ledger: Spearman's correlation over shared words of accumulated attention,
+    Entered in the measurements: Spearman's correlation over shared words of accumulated attention,
     plain and with both frequencies held fixed; of attention per (row, occurrence) pair, which no
     frequency or position enters; and the overlap of the top ``share`` of the shared words by
     accumulated attention, beside that of random sets.
@@ -31,7 +31,7 @@ def compare_texts(name, first, second, n_sink, share, ledger, *, replicates=1000
         Words and accumulated attention of each text.
     n_sink : int
     share : float
-    ledger : Ledger
+    measurements : Measurements
     replicates, seed : int
         Resamples of the shared words.
 
@@ -59,19 +59,21 @@ def compare_texts(name, first, second, n_sink, share, ledger, *, replicates=1000
         ),
         ("attention per row and occurrence", lambda: spearman(*rates, replicates=replicates)),
     ):
-        ledger.enter("texts", measure, name, function, unit="rank correlation", n=n, over=over)
+        measurements.enter(
+            "texts", measure, name, function, unit="rank correlation", n=n, over=over
+        )
     if n < LEAST_PAIRS:
-        ledger.lack("texts", f"overlap, {name}", f"{n} shared words")
+        measurements.lack("texts", f"overlap, {name}", f"{n} shared words")
         return both
     m = top_count(share, n)
     rng = np.random.default_rng(seed)
     drawn = [_overlap(here[i], there[i], m) for i in rng.integers(n, size=(replicates, n))]
-    ledger.note(
+    measurements.note(
         "texts", "overlap of heavy hitters", name,
         percentile_interval(_overlap(here, there, m), drawn),
         unit="share of the set", n=n, over=over,
     )  # fmt: skip
-    ledger.note(
+    measurements.note(
         "texts", "overlap of random sets", name, m / n,
         unit="share of the set", n=n, over="exact",
     )  # fmt: skip

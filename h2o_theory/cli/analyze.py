@@ -1,5 +1,6 @@
 """``h2o-theory analyze``: heavy hitters of a trace as tables and one page."""
 
+import argparse
 import sys
 
 from h2o_theory.analysis import analyze
@@ -9,20 +10,18 @@ from h2o_theory.cli.provenance import provenance
 from h2o_theory.report import refuse_existing, write_analysis
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "analyze",
-        help="heavy hitters: emergence, power law, co-occurrence, sparsity",
-        description="Analyse the attention of a trace: how concentrated it is, how heavy hitters "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Analyse the attention of a trace: how concentrated it is, how heavy hitters "
         "emerge and persist, whether they follow a power law or the co-occurrence of words, and "
         "how sparse rows are. Writes tables, figures and one HTML page, and prints the findings. "
-        "Needs the extra analysis.",
-        epilog="example: h2o-theory analyze notes.trace --tokenizer smollm2-135m --out notes",
+        "Needs the extra analysis."
     )
+    parser.epilog = "example: h2o-theory analyze notes.trace --tokenizer smollm2-135m --out notes"
     parser.add_argument("trace", metavar="TRACE")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new analysis")
     parser.add_argument(
@@ -68,7 +67,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Analyse, write, print the findings."""
     refuse_existing(arguments.out, arguments.overwrite)
     trace = open_trace(arguments.trace)
@@ -108,7 +107,7 @@ _JSON = ("findings", "measures", "not_enough_data")
 def _tokenizer(name):
     if name is None:
         return None
-    from h2o_theory.recorder.tokenizers import load_tokenizer
+    from h2o_theory.recorder.models import load_tokenizer
 
     return load_tokenizer(name)
 

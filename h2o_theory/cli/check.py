@@ -1,5 +1,6 @@
 """``h2o-theory check``: every statement of the paper, executed, against the register."""
 
+import argparse
 import json
 
 import pandas as pd
@@ -10,20 +11,20 @@ from h2o_theory.report import refuse_existing
 from paper_checks import load_register, run_check, select
 from paper_checks.outcome import Outcome, summary
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 FAILED, DRIFTED = 1, 3
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "check",
-        help="execute the statements of the H2O paper and print a verdict on each",
-        description="Run the check of every statement of the H2O paper (arXiv 2306.14048) and "
-        "compare the verdict observed with the one in the register.",
-        epilog="Exit codes: 3 if a verdict differs from the register, 1 if a check could not run. "
-        "example: h2o-theory check thm-4.4 lemma-D.44.5 --long",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Run the check of every statement of the H2O paper (arXiv 2306.14048) and "
+        "compare the verdict observed with the one in the register."
+    )
+    parser.epilog = (
+        "Exit codes: 3 if a verdict differs from the register, 1 if a check could not run. "
+        "example: h2o-theory check thm-4.4 lemma-D.44.5 --long"
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="statements (default: all)")
     parser.add_argument("--fast", action="store_true", help="leave out the checks marked slow")
@@ -34,7 +35,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Run the chosen checks, print, and say by the exit code whether the register still holds."""
     if arguments.html:
         refuse_existing(arguments.html, arguments.overwrite)

@@ -1,5 +1,6 @@
 """``h2o-theory costs``: from a budget to tokens per second, memory and, if measured, loss."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -21,22 +22,22 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.policies import parse_budgets, parse_policies
 from h2o_theory.report import load_results, refuse_existing, save_figure, save_results
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 _NEEDED = ("model", "hardware", "prompt", "generate")
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "costs",
-        help="from a budget to tokens per second and memory, by a model fitted on published logs",
-        description="Time, memory and largest batch of one generation for every policy and "
-        "budget, by a cost model whose constants were fitted on released logs of H2O on an A100 "
-        "(on a T4 for what a T4's host does) and tested on the others. --published shows that "
-        "test, and what the paper's 29x is made of.",
-        epilog="example: h2o-theory costs --model opt-6.7b --hardware a100 --prompt 2048 "
-        "--generate 2048 --policy full,h2o --budget 10%,20%,50%",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Time, memory and largest batch of one generation for every policy and budget, by a cost "
+        "model whose constants were fitted on released logs of H2O on an A100 (and, for what its "
+        "host does, on a T4) and tested on the others. --published shows that test, and what the "
+        "paper's 29x is made of."
+    )
+    parser.epilog = (
+        "example: h2o-theory costs --model opt-6.7b --hardware a100 --prompt 2048 "
+        "--generate 2048 --policy full,h2o --budget 10%,20%,50%"
     )
     parser.add_argument(
         "--model", metavar="M", help=f"{', '.join(SHAPES)}, a .toml, or a config.json"

@@ -1,5 +1,6 @@
 """``h2o-theory demo``: the whole path on a real pretrained model, one command."""
 
+import argparse
 import importlib.resources
 import sys
 from pathlib import Path
@@ -16,19 +17,17 @@ from h2o_theory.engine import replay
 from h2o_theory.report import refuse_existing, save_results, summary_table, write_report
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 MODEL, TOKENS = "smollm2-135m", 512
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "demo",
-        help="record a real model, replay all policies, write a report",
-        description=f"Record {MODEL} on a text that comes with the package ({TOKENS} tokens, all "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        f"Record {MODEL} on a text that comes with the package ({TOKENS} tokens, all "
         "layers), replay every policy on every kv_head, and write a report. With --offline use "
-        "a trace that comes with the project: neither torch nor the model is needed.",
+        "a trace that comes with the project: neither torch nor the model is needed."
     )
     parser.add_argument("--out", default="demo-output", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--offline", action="store_true", help="use the recorded trace")
@@ -37,7 +36,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Record (or open), replay, report, print."""
     out = Path(arguments.out)
     for name in (f"{MODEL}-{TOKENS}.trace", "results.parquet", "report"):

@@ -1,5 +1,6 @@
 """``h2o-theory experiment``: the paper's experiments at reduced scale, in the running model."""
 
+import argparse
 import inspect
 from pathlib import Path
 
@@ -9,26 +10,24 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.masks import parse_masks
 from h2o_theory.policies import parse_budget, parse_budgets, parse_policies
 from h2o_theory.policies.parse import split_names
-from h2o_theory.recorder.dataset import read_text
+from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 _SHOTS = "0-5"
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "experiment",
-        help="run one of the paper's experiments in the model, with intervals",
-        description="ladder: loss against budget. removal: hiding heavy hitters. statistics: "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "ladder: loss against budget. removal: hiding heavy hitters. statistics: "
         "local or global scores. streaming: a long text. quantised: 4-bit keys and values. masks: "
         "sparse patterns with heavy hitters. choice: multiple choice on a task of "
         "lm-evaluation-harness. fidelity: what the replay predicts. Finished cells under "
-        "--out are not computed again.",
-        epilog="example: h2o-theory experiment ladder --windows 2 --out experiments",
+        "--out are not computed again."
     )
+    parser.epilog = "example: h2o-theory experiment ladder --windows 2 --out experiments"
     parser.add_argument("name", metavar="NAME", help="as described above")
     parser.add_argument("--model", default="smollm2-135m", help="default: %(default)s")
     parser.add_argument(
@@ -70,11 +69,11 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Run, save, draw, print."""
     from h2o_theory.experiments import Study, find_experiment, language_reference, save_result
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.encode import encode
+    from h2o_theory.recorder.reading import encode
 
     experiment = find_experiment(arguments.name)
     options = _options(experiment, arguments)

@@ -1,5 +1,6 @@
 """``h2o-theory guarantee``: what the paper's guarantee says of a policy on a recorded trace."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from h2o_theory.report import refuse_existing, save_figure, save_results
 from h2o_theory.submodular import READINGS
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 _SHAPES = {
     "linear": linear,
@@ -46,15 +47,15 @@ _SUMMARY = (
 )
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "guarantee",
-        help="what the paper's guarantee says of a policy, step by step",
-        description="Follow a policy through the H2O paper's guarantee (Theorem 4.4): the value of "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Follow a policy through the H2O paper's guarantee (Theorem 4.4): the value of "
         "its set, the best value of each step, the smallest theta, gamma and eps0 that hold, what "
-        "follows from them, and where the bound says nothing.",
-        epilog="example: h2o-theory guarantee traces/smollm2-135m-512 --layers 10 --out guarantee",
+        "follows from them, and where the bound says nothing."
+    )
+    parser.epilog = (
+        "example: h2o-theory guarantee traces/smollm2-135m-512 --layers 10 --out guarantee"
     )
     parser.add_argument("trace", metavar="TRACE")
     parser.add_argument("--policy", metavar="P", default="h2o", help="default: %(default)s")
@@ -93,7 +94,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Measure, save, print."""
     if arguments.out:
         refuse_existing(arguments.out, arguments.overwrite)

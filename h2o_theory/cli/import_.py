@@ -1,5 +1,6 @@
 """``h2o-theory import``: attention matrices that someone already has, as a trace."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -7,42 +8,48 @@ from h2o_theory.cli.common import say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace import import_attention
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "import",
-        help="turn attention matrices into a trace",
-        description="Check attention matrices from a file and store them as a trace. SOURCE is "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Check attention matrices from a file and store them as a trace. SOURCE is "
         "a .npy, .npz or .safetensors file of shape [L, H, T, T] or [L, B, H, T, T], or with one "
         "array per layer as output_attentions gives them, or a folder of .npy files, one per "
         "layer. Rows whose sums are off by rounding are accepted and kept; anything worse is "
-        "refused. Pickles (.pt) are never opened.",
-        epilog="example: h2o-theory import attentions.safetensors --kv-heads 8 --out mine.trace",
+        "refused. Pickles (.pt) are never opened."
+    )
+    parser.epilog = (
+        "example: h2o-theory import attentions.safetensors --kv-heads 8 --out mine.trace"
     )
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new trace")
-    parser.add_argument("--name", help="what reports call the model (default: the file's name)")
+    parser.add_argument("--name", help="name of the model in reports (default: the file's name)")
     parser.add_argument(
-        "--tokens", metavar="FILE", help="JSON list of token ids or strings (of lists, for B > 1)"
+        "--tokens",
+        metavar="FILE",
+        help="file with a JSON list of token ids or strings (for B > 1, of lists)",
     )
     heads = parser.add_mutually_exclusive_group()
     heads.add_argument(
         "--kv-heads",
         metavar="N,N,...",
-        help="kv_heads that query heads share, for all layers or for each (default: no sharing)",
+        help="number of kv_heads, for all layers or for each (default: as many as query heads)",
     )
-    heads.add_argument("--group", metavar="G,G,...", help="the same as query heads per kv_head")
+    heads.add_argument(
+        "--group", metavar="G,G,...", help="the same, stated as query heads per kv_head"
+    )
     parser.add_argument(
-        "--sinks", action="store_true", help="the model has attention sinks: rows sum to under one"
+        "--sinks",
+        action="store_true",
+        help="accept rows that sum to less than one: the model has attention sinks",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing trace")
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Import and say what was written."""
     with shown_progress() as progress:
         report = import_attention(
@@ -69,10 +76,7 @@ def _counts(text, name):
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         raise BadArgument(
-            "a list of numbers cannot be read",
-            where=name,
-            got=repr(text),
-            expected="one number, or one per layer such as 8,8,4",
+            f"{name} must be one number, or one per layer such as 8,8,4", got=repr(text)
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
@@ -84,8 +88,7 @@ def _tokens(path):
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadArgument(
-            "the tokens cannot be read",
+            "--tokens must be a file with a JSON list",
             where=path,
             got=getattr(error, "strerror", None) or error,
-            expected="a JSON list",
         ) from None

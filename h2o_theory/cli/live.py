@@ -1,5 +1,6 @@
 """``h2o-theory live``: policies evict inside the running model; what that does to its loss."""
 
+import argparse
 import datetime
 import platform
 import sys
@@ -9,23 +10,23 @@ import h2o_theory
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.engine import read_budget_matrix
 from h2o_theory.errors import BadArgument
-from h2o_theory.recorder.dataset import read_text
+from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure, save_results
 
-__all__ = ["add_parser", "live_provenance", "require_tokenizer"]
+__all__ = ["add_options", "live_provenance", "require_tokenizer"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "live",
-        help="evict inside the running model (closed loop)",
-        description="Run a model over a text while each policy evicts keys and values in every "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Run a model over a text while each policy evicts keys and values in every "
         "layer, and compare its loss with that of the full cache, token by token. Exact: an "
         "evicted key is never attended again. Finished cells under --out are not computed again. "
-        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m.",
-        epilog="example: h2o-theory live smollm2-135m --text notes.txt --tokens 512 --windows 3 "
-        "--policy h2o,recent,sink --budget 10%,20% --out notes.live",
+        "MODEL is a hub id, a local folder, a .gguf file or the short name smollm2-135m."
+    )
+    parser.epilog = (
+        "example: h2o-theory live smollm2-135m --text notes.txt --tokens 512 --windows 3 "
+        "--policy h2o,recent,sink --budget 10%,20% --out notes.live"
     )
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--text", required=True, metavar="FILE", help="a UTF-8 text file")
@@ -79,14 +80,14 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Evaluate, save, draw, print; exit code 1 if a cell failed."""
     from h2o_theory.figures.live import label_live
     from h2o_theory.live.campaign import run_live, windows_of
     from h2o_theory.live.samples import sample_table, sample_tasks
     from h2o_theory.live.summary import summarise
     from h2o_theory.recorder import load_model
-    from h2o_theory.recorder.encode import encode
+    from h2o_theory.recorder.reading import encode
 
     text, name = read_text(arguments.text), Path(arguments.text).name
     budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget

@@ -1,5 +1,6 @@
 """``h2o-theory ls``: what there is to choose from."""
 
+import argparse
 from dataclasses import fields
 
 import pandas as pd
@@ -10,12 +11,11 @@ from h2o_theory.masks import available_masks
 from h2o_theory.policies import available
 from h2o_theory.transforms import available_transforms
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser("ls", help="list policies, masks, transforms or model families")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
     parser.add_argument("what", choices=tuple(_LISTS))
     parser.add_argument(
         "--verify",
@@ -26,7 +26,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Print what is registered, with parameters and defaults."""
     if arguments.verify and arguments.what != "families":
         raise BadArgument("only families are verified", where="--verify", got=arguments.what)

@@ -1,59 +1,64 @@
 """Entry point: parse, run one verb, turn named errors into one line and an exit code."""
 
 import argparse
+import importlib
 import sys
+from collections.abc import Sequence
 
 import h2o_theory
-from h2o_theory.cli import (
-    analyze,
-    bench,
-    check,
-    costs,
-    demo,
-    experiment,
-    guarantee,
-    import_,
-    info,
-    live,
-    ls,
-    masks,
-    optimum,
-    record,
-    replay,
-    report,
-    sweep,
-    transforms,
-    validate,
-)
 from h2o_theory.errors import H2OTheoryError
 
-__all__ = ["main"]
+__all__ = ["VERBS", "build_parser", "main"]
 
-_VERBS = (
-    demo,
-    record,
-    import_,
-    validate,
-    info,
-    replay,
-    sweep,
-    optimum,
-    guarantee,
-    masks,
-    transforms,
-    analyze,
-    live,
-    experiment,
-    check,
-    report,
-    ls,
-    bench,
-    costs,
-)
+VERBS = {
+    "demo": "record a real model, replay all policies, write a report",
+    "record": "record the attention of a model on a text",
+    "import": "turn attention matrices into a trace",
+    "validate": "check a trace: checksums, shapes, finite values, row sums",
+    "info": "say what a trace holds",
+    "replay": "replay policies on a trace",
+    "sweep": "replay a grid of traces, policies and budgets",
+    "optimum": "the exact optimum with certificates, and the best split of a budget over heads",
+    "guarantee": "what the paper's guarantee says of a policy, step by step",
+    "masks": "sparse attention patterns, whose keys may return",
+    "transforms": "fewer bits against fewer entries: output error at equal bytes",
+    "analyze": "heavy hitters: emergence, power law, co-occurrence, sparsity",
+    "live": "evict inside the running model (closed loop)",
+    "experiment": "run one of the paper's experiments in the model, with intervals",
+    "costs": "from a budget to tokens per second and memory, by a model fitted on published logs",
+    "check": "execute the statements of the H2O paper and print a verdict on each",
+    "report": "write figures, tables and one HTML page",
+    "ls": "list policies, masks, transforms or model families",
+}
+"""The verbs in the order of the help text, each with its line there.
+
+The module of a verb, ``h2o_theory.cli.<verb>``, has ``add_options(parser)``, which ends with
+``parser.set_defaults(run=...)``. It is imported only when the verb is chosen, as most verbs need
+libraries that take a second to import.
+"""
 
 
-def build_parser():
-    """The argument parser with all verbs."""
+class _VerbParser(argparse.ArgumentParser):
+    """The parser of a verb, which gets its options when it is first used."""
+
+    def __init__(self, *args: object, verb: str, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self._verb: str | None = verb
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        self.fill()
+        return super().parse_known_args(args, namespace)
+
+    def fill(self) -> None:
+        """Import the module of the verb and add its options."""
+        if self._verb is not None:
+            verb, self._verb = self._verb, None
+            name = "import_" if verb == "import" else verb
+            importlib.import_module(f"h2o_theory.cli.{name}").add_options(self)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The argument parser with all verbs, none of them imported."""
     parser = argparse.ArgumentParser(
         prog="h2o-theory",
         description="Record real attention, replay KV-cache eviction policies on it, and compare "
@@ -62,16 +67,18 @@ def build_parser():
         "from the register, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=h2o_theory.__version__)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in _VERBS:
-        verb.add_parser(verbs)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="VERB", required=True, parser_class=_VerbParser
+    )
+    for verb, summary in VERBS.items():
+        verbs.add_parser(verb, help=summary, verb=verb)
     return parser
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    arguments = build_parser().parse_args(argv)
     try:
+        arguments = build_parser().parse_args(argv)
         return arguments.run(arguments) or 0
     except H2OTheoryError as error:
         print(f"h2o-theory: {type(error).__name__}: {error}", file=sys.stderr)

@@ -1,5 +1,7 @@
 """``h2o-theory masks``: sparse attention patterns on a recorded trace, at cache budgets."""
 
+import argparse
+
 from h2o_theory.cli.common import (
     add_head_options,
     add_table_options,
@@ -13,21 +15,21 @@ from h2o_theory.masks import available_masks, replay_masks
 from h2o_theory.report import check_destination
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 _KEY = ["budget_tokens", "budget", "mask", "parameters"]
 _MEANS = ["retained_mass", "topk_bound_ratio", "output_error", "kl", "keys_seen_mean", "readmitted"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "masks",
-        help="sparse attention patterns, whose keys may return",
-        description="Measure sparse attention patterns at the budgets of the caches. A mask may "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Measure sparse attention patterns at the budgets of the caches. A mask may "
         "show a key again that it left out, so it needs all keys in memory and is not compared "
-        "with the optimum of a cache, but with the per-row top-k bound.",
-        epilog="example: h2o-theory masks traces/smollm2-135m-512 --mask strided,strided:heavy=0.5",
+        "with the optimum of a cache, but with the per-row top-k bound."
+    )
+    parser.epilog = (
+        "example: h2o-theory masks traces/smollm2-135m-512 --mask strided,strided:heavy=0.5"
     )
     parser.add_argument("trace", metavar="TRACE")
     parser.add_argument(
@@ -43,7 +45,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Replay, save, print."""
     if arguments.out:
         check_destination(arguments.out, arguments.overwrite)

@@ -1,5 +1,6 @@
 """``h2o-theory optimum``: the exact optimum of every head, proved, and the best budget split."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -21,19 +22,17 @@ from h2o_theory.policies import make_policy, parse_budgets, parse_policies
 from h2o_theory.report import refuse_existing, save_figure, save_results, summary_table
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "optimum",
-        help="the exact optimum with certificates, and the best split of a budget over heads",
-        description="Solve every kv_head of a trace exactly, recompute each value and its dual "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Solve every kv_head of a trace exactly, recompute each value and its dual "
         "bound from the rows, compare policies with it, and split the total budget over the "
-        "heads as well as any static split can.",
-        epilog="example: h2o-theory optimum traces/smollm2-135m-512 --budget 5%,10%,20%",
+        "heads as well as any static split can."
     )
+    parser.epilog = "example: h2o-theory optimum traces/smollm2-135m-512 --budget 5%,10%,20%"
     parser.add_argument("trace", metavar="TRACE")
     parser.add_argument(
         "--budget", metavar="K,K,...", default="5%,10%,20%", help="default: %(default)s"
@@ -62,7 +61,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Solve, check, compare, split, print."""
     if arguments.time_limit is not None and not arguments.interval:
         raise BadArgument(
@@ -104,7 +103,7 @@ def _compute(trace, arguments, progress):
             return {"heads": found}, None
         results = replay(trace, policies, arguments.budget, optimum=False, **seeded)
         return {"heads": found, "policies": _by_policy(ratio_intervals(results, found))}, None
-    if not any(policy.name == "optimum" for policy in policies):
+    if not any(policy.needs_optimum for policy in policies):
         policies.append(make_policy("optimum"))
     results = replay(trace, policies, arguments.budget, **seeded)
     found = certified_optimum(trace, arguments.budget, pooled=not arguments.no_pooled, **common)

@@ -1,5 +1,7 @@
 """``h2o-theory replay``: policies on a recorded trace, each against the exact optimum."""
 
+import argparse
+
 from h2o_theory.cli.common import (
     DEFAULT_POLICIES,
     add_replay_options,
@@ -17,18 +19,18 @@ from h2o_theory.policies import parse_policies
 from h2o_theory.report import check_destination, summary_table
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "replay",
-        help="replay policies on a trace",
-        description="Replay eviction policies on a recorded trace and print, per policy and "
-        "budget, the mean over heads of the ratio to the exact offline optimum.",
-        epilog="example: h2o-theory replay notes.trace --policy h2o,recent,optimum "
-        "--budget 10%,64 --out results.parquet",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Replay eviction policies on a recorded trace and print, per policy and "
+        "budget, the mean over heads of the ratio to the exact offline optimum."
+    )
+    parser.epilog = (
+        "example: h2o-theory replay notes.trace --policy h2o,recent,optimum "
+        "--budget 10%,64 --out results.parquet"
     )
     parser.add_argument("trace", metavar="TRACE")
     add_replay_options(parser)
@@ -50,14 +52,14 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Replay, save, print."""
     if arguments.out:
         check_destination(arguments.out, arguments.overwrite)
     trace = open_trace(arguments.trace)
     policies = parse_policies(arguments.policy)
     if not arguments.optimum and arguments.policy == DEFAULT_POLICIES:
-        policies = [policy for policy in policies if policy.name != "optimum"]
+        policies = [policy for policy in policies if not policy.needs_optimum]
     budgets = [read_budget_matrix(path) for path in arguments.budget_matrix] or arguments.budget
     choice = head_choice(arguments) | {"seed": arguments.seed, "optimum": arguments.optimum}
     workers = choice.pop("workers")

@@ -1,19 +1,17 @@
 """``h2o-theory report``: one HTML page with figures and tables from a results file."""
 
+import argparse
+
 from h2o_theory.cli.common import say
 from h2o_theory.errors import BadArgument
 from h2o_theory.report import load_results, write_report
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "report",
-        help="write figures, tables and one HTML page",
-        epilog="example: h2o-theory report results.parquet --out report",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.epilog = "example: h2o-theory report results.parquet --out report"
     parser.add_argument(
         "results", metavar="RESULTS", help=".parquet or .csv from replay --out or a sweep"
     )
@@ -29,7 +27,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Write the report and print the path of the page."""
     results = load_results(arguments.results)
     if "status" in results:

@@ -1,5 +1,6 @@
 """``h2o-theory sweep``: a grid of replays, resumable, on many processes or machines."""
 
+import argparse
 import sys
 import time
 
@@ -9,20 +10,20 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.sweep import estimate_sweep, read_spec, run_sweep
 from h2o_theory.trace import open_trace
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "sweep",
-        help="replay a grid of traces, policies and budgets",
-        description="Replay every combination that SPEC lists. Finished cells are kept in DIR and "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Replay every combination that SPEC lists. Finished cells are kept in DIR and "
         "skipped by the next run, so that a sweep can be interrupted, extended and shared out. "
-        "The table DIR/results.parquet has the same bytes however the work was divided.",
-        epilog='SPEC is TOML: traces = ["notes.trace"], policies = ["h2o", "lru", '
+        "The table DIR/results.parquet has the same bytes however the work was divided."
+    )
+    parser.epilog = (
+        'SPEC is TOML: traces = ["notes.trace"], policies = ["h2o", "lru", '
         '"mine.py:Newest"], budgets = ["5%", 64, "by_head.json"]; optional: prefill, seeds, '
-        "layers, kv_heads, optimum = false. Exit codes: 0 done, 1 some cells failed, 2 bad input.",
+        "layers, kv_heads, optimum = false. Exit codes: 0 done, 1 some cells failed, 2 bad input."
     )
     parser.add_argument("spec", metavar="SPEC", help="a .toml file")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the sweep")
@@ -35,7 +36,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Run or estimate; returns the exit code."""
     spec = read_spec(arguments.spec)
     for path in spec.traces:

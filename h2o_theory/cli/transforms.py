@@ -1,5 +1,7 @@
 """``h2o-theory transforms``: keys and values in fewer bits, under any policy, at equal bytes."""
 
+import argparse
+
 from h2o_theory.cli.common import (
     add_head_options,
     add_table_options,
@@ -12,20 +14,20 @@ from h2o_theory.report import check_destination
 from h2o_theory.trace import open_trace
 from h2o_theory.transforms import replay_transforms
 
-__all__ = ["add_parser"]
+__all__ = ["add_options"]
 
 _KEY = ["budget_bytes", "budget", "policy", "transform", "parameters", "budget_tokens"]
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "transforms",
-        help="fewer bits against fewer entries: output error at equal bytes",
-        description="Give every transform of keys and values the bytes of the same budget, let "
-        "each policy fill them, and measure the error of the attention output.",
-        epilog="example: h2o-theory transforms traces/smollm2-135m-512 --policy h2o "
-        "--transform exact,kivi:bits=4,kivi:bits=2 --budget 10%",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the verb and add its options."""
+    parser.description = (
+        "Give every transform of keys and values the bytes of the same budget, let "
+        "each policy fill them, and measure the error of the attention output."
+    )
+    parser.epilog = (
+        "example: h2o-theory transforms traces/smollm2-135m-512 --policy h2o "
+        "--transform exact,kivi:bits=4,kivi:bits=2 --budget 10%"
     )
     parser.add_argument("trace", metavar="TRACE")
     parser.add_argument("--policy", metavar="P,P,...", default="h2o", help="default: %(default)s")
@@ -47,7 +49,7 @@ def add_parser(verbs):
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> None:
     """Replay, save, print."""
     if arguments.out:
         check_destination(arguments.out, arguments.overwrite)

@@ -6,7 +6,6 @@ from h2o_theory.engine.certified import (
     certified_interval,
     certified_optimum,
 )
-from h2o_theory.engine.plain import PlainPolicy
 from h2o_theory.engine.ratios import ratio_intervals
 from h2o_theory.engine.replay import COLUMNS, replay
 from h2o_theory.engine.schedules import schedules
@@ -16,7 +15,6 @@ __all__ = [
     "COLUMNS",
     "BudgetMatrix",
     "CertifiedOptimum",
-    "PlainPolicy",
     "certified_interval",
     "certified_optimum",
     "ratio_intervals",

@@ -14,20 +14,24 @@ class Optima:
     """
 
     def __init__(self, fixed, tasks):
-        self.best, self.schedules = {}, {}
+        self.best, self._schedules = {}, {}
         for prefill in sorted({task.prefill for task in tasks}):
             budgets = sorted({task.budget for task in tasks if task.prefill == prefill})
             self._solve(fixed, prefill, budgets)
+
+    def schedule(self, prefill, budget):
+        """The optimal ``evicted_at`` [T] at one of the budgets solved for."""
+        return self._schedules[prefill, budget]
 
     def _solve(self, fixed, prefill, budgets):
         tokens = len(fixed)
         if budgets[-1] == tokens:
             # A budget of T evicts nothing; the solver would need T augmentations to say so.
             self.best[prefill, tokens] = int(fixed[prefill:].sum())
-            self.schedules[prefill, tokens] = np.full(tokens, tokens)
+            self._schedules[prefill, tokens] = np.full(tokens, tokens)
             budgets = budgets[:-1]
         if budgets:
             curve = optimum_curve(fixed, budgets[-1], budgets=budgets, prefill=prefill)
             for budget in budgets:
                 self.best[prefill, budget] = int(curve.values[budget - 1])
-                self.schedules[prefill, budget] = curve.schedules[budget].evicted_at
+                self._schedules[prefill, budget] = curve.schedules[budget].evicted_at

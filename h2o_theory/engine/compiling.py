@@ -2,14 +2,14 @@
 
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.stack import compiled_stack_pass
-from h2o_theory.policies import Policy
+from h2o_theory.policies import CompiledPolicy
 
 __all__ = ["compile_policies"]
 
 
 def compile_policies(policies, progress=None):
     """Compile what these policies need; plain ones need nothing."""
-    compiled = [p for p in policies if isinstance(p, Policy) and p.name not in ("full", "optimum")]
+    compiled = [policy for policy in policies if isinstance(policy, CompiledPolicy)]
     compiled = list(dict.fromkeys(compiled))  # one policy may stand at many budgets
     for done, policy in enumerate(compiled, start=1):
         compiled_advance(policy)

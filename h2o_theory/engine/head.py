@@ -51,7 +51,7 @@ def replay_head(trace, layer, kv_head, tasks, shared, *, optimum=True):
     """
     blocks, tokens = HeadRows(trace, layer, kv_head), trace.tokens
     square = optima = None
-    if optimum or any(task.policy.kind == "clairvoyant" for task in tasks):
+    if optimum or any(task.policy.needs_future for task in tasks):
         square = blocks.square()
     if optimum:
         optima = Optima(to_fixed_point(square), tasks)
@@ -91,9 +91,10 @@ def head_schedules(trace, layer, kv_head, tasks, shared):
     """The schedules of every task on one kv_head, int64 [T] each; arguments as for a replay."""
     blocks, tokens = HeadRows(trace, layer, kv_head), trace.tokens
     square = optima = None
-    if any(task.policy.kind == "clairvoyant" for task in tasks):
+    needs_optimum = any(task.policy.needs_optimum for task in tasks)
+    if needs_optimum or any(task.policy.needs_future for task in tasks):
         square = blocks.square()
-    if any(task.policy.name == "optimum" for task in tasks):
+    if needs_optimum:
         optima = Optima(to_fixed_point(square), tasks)
     tensors = head_tensors(trace, layer, kv_head, [task.policy for task in tasks])
     contexts = [task.context(tokens, layer, kv_head, tensors) for task in tasks]
@@ -107,18 +108,18 @@ def head_schedules(trace, layer, kv_head, tasks, shared):
 def _plan(tasks, contexts, square, optima, shared):
     """The runs to advance, each with the indices of the tasks it serves, and all schedules.
 
-    Schedules that are known beforehand (shared by the layer, the full cache, the optimum) need
-    no run; budgets of a nested policy with the same protected parts share one.
+    Schedules that are known beforehand, from the policy or because heads share them, need no
+    run; budgets of a nested policy with the same protected parts share one.
     """
     schedules, runs, stacks = [None] * len(tasks), [], {}
     for index, (task, context) in enumerate(zip(tasks, contexts, strict=True)):
         if index in shared:
             schedules[index] = shared[index]
-        elif task.policy.name == "full":
-            schedules[index] = np.full(context.tokens, context.tokens)
-        elif task.policy.name == "optimum":
-            schedules[index] = optima.schedules[task.prefill, task.budget]
-        elif getattr(task.policy, "nested", False):
+            continue
+        schedules[index] = task.policy.schedule(context, optima)
+        if schedules[index] is not None:
+            continue
+        if task.policy.nested:
             parts = task.policy.parts(task.budget)
             key = (task.policy, parts.n_sink, parts.n_recent, task.prefill, task.seed)
             stacks.setdefault(key, []).append(index)

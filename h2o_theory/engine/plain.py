@@ -1,4 +1,4 @@
-"""Policies written as plain Python classes: slower, same semantics, any state you like."""
+"""The replay loop of plain policies, in Python: same semantics as the compiled one."""
 
 import copy
 import dataclasses
@@ -7,97 +7,13 @@ import numpy as np
 
 from h2o_theory.attention import renormalise
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, Parts, checked_parts, one_of
+from h2o_theory.policies import TENSORS
 from h2o_theory.policies.choose import lowest
-from h2o_theory.policies.tensors import TENSORS, require
+from h2o_theory.policies.parts import resolve_parts
+from h2o_theory.policies.tensors import require
 
-__all__ = ["PlainPolicy", "PlainRun"]
+__all__ = ["PlainRun"]
 
-
-class PlainPolicy:
-    """Base for a policy of your own; override :meth:`rate` and usually :meth:`observe`.
-
-    At every step the engine adds the newcomer, calls ``observe``, and while the cache is full
-    calls ``rate`` and evicts the lowest rating among evictable positions, the oldest among
-    equals. A subclass sees the visible part of a row only. Example::
-
-        class LastRow(PlainPolicy):
-            name = "last_row"
-
-            def observe(self, t, positions, row):
-                self.last = dict(zip(positions, row))
-
-            def rate(self, t, positions):
-                return [self.last[j] for j in positions]
-
-        replay(trace, [LastRow()], "10%")
-
-    Attributes
-    ----------
-    name : str
-    kind : {"online", "clairvoyant"}
-        A clairvoyant policy is given ``self.future = mean_rows`` [T, T] before it starts.
-    needs : str
-        Any of ``positions rows queries unrotated keys values``. Before each step the engine sets
-        ``self.queries`` [G, t + 1, d], ``self.keys`` [t + 1, d] and so on, as far as they are
-        named here: the tensors of the tokens that have arrived, evicted ones included.
-    rows : {"renormalised", "raw"}
-    group : {"mean", "sum", "max", "first"}
-    scope : {"kv_head", "layer", "model"}
-    """
-
-    name = "plain"
-    kind = "online"
-    needs = "rows"
-    rows = "renormalised"
-    group = "mean"
-    scope = "kv_head"
-    future = None
-
-    def parts(self, budget):
-        """Protected parts of the budget, :class:`h2o_theory.policies.Parts`."""
-        return Parts(0, budget, 0)
-
-    def describe(self, budget):
-        """The resolved parameters as text for the results table."""
-        parts = self.parts(budget)
-        return (
-            f"n_sink={parts.n_sink} n_heavy={parts.n_heavy} n_recent={parts.n_recent} "
-            f"rows={self.rows} group={self.group}"
-        )
-
-    def start(self, context):
-        """Reset the state; ``context`` is :class:`h2o_theory.policies.Context`."""
-
-    def observe(self, t, positions, row):
-        """See row t over the visible ``positions`` (ascending), reduced over the group."""
-
-    def rate(self, t, positions):
-        """One number per position; the lowest is evicted."""
-        raise TypeError(f"{type(self).__name__} must define rate(t, positions)")
-
-
-def check_declarations(policy):
-    """Raise BadArgument unless a plain policy declares what :class:`PlainPolicy` says it may."""
-    for name, options in _DECLARATIONS.items():
-        one_of(policy, name, options)
-    for word in policy.needs.split():
-        if word not in _NEEDS:
-            raise BadArgument(
-                "a policy cannot look at this",
-                where=f"{policy.name}:needs",
-                got=repr(word),
-                expected=f"any of {' '.join(_NEEDS)}",
-            )
-
-
-_DECLARATIONS = {
-    "kind": ("online", "clairvoyant"),
-    "rows": ROWS,
-    "group": GROUP_REDUCTIONS,
-    "scope": ("kv_head", "layer", "model"),
-}
-_NEEDS = ("positions", "rows", *TENSORS)
 _REDUCE = {
     "mean": lambda rows: rows.mean(axis=0),
     "sum": lambda rows: rows.sum(axis=0),
@@ -115,7 +31,7 @@ class PlainRun:
         policy = copy.deepcopy(policy)
         self.policy, self.context = policy, context
         self.evicted_at = np.full(context.tokens, context.tokens, dtype=np.int64)
-        self._parts = checked_parts(policy, context.budget)
+        self._parts = resolve_parts(policy, context.budget)
         if policy.kind == "clairvoyant":
             policy.future = mean_rows
         policy.start(dataclasses.replace(context, tensors=None))

@@ -4,8 +4,9 @@ import numpy as np
 
 from h2o_theory.engine.advance import compiled_advance
 from h2o_theory.engine.plain import PlainRun
-from h2o_theory.policies import Policy
-from h2o_theory.policies.base import GROUP_REDUCTIONS, checked_parts
+from h2o_theory.policies import CompiledPolicy
+from h2o_theory.policies.base import GROUP_REDUCTIONS
+from h2o_theory.policies.parts import resolve_parts
 from h2o_theory.policies.tensors import require
 
 __all__ = [
@@ -24,7 +25,7 @@ class CompiledRun:
 
     def __init__(self, policy, context, mean_rows):
         tokens, slots = context.tokens, max(context.budget, context.prefill) + 1
-        parts = checked_parts(policy, context.budget)
+        parts = resolve_parts(policy, context.budget)
         per_slot, memory = policy.sizes(context)
         self._loop = compiled_advance(policy)
         self._limits = np.array(
@@ -85,8 +86,8 @@ def row_kind(policy):
     """What the loop forms for ``observe``: (needs rows, raw, index of the group reduction)."""
     return (
         "rows" in policy.needs.split() and policy.kind == "online",
-        getattr(policy, "rows", "renormalised") == "raw",
-        GROUP_REDUCTIONS.index(getattr(policy, "group", "mean")),
+        policy.rows == "raw",
+        GROUP_REDUCTIONS.index(policy.group),
     )
 
 
@@ -98,7 +99,7 @@ def rows_depend_on_budget(policy):
 
 def future_table(policy, mean_rows):
     """The table of a clairvoyant policy; empty for the others."""
-    if policy.kind != "clairvoyant":
+    if not policy.needs_future:
         return np.zeros((0, 0))
     return np.ascontiguousarray(policy.table(mean_rows), dtype=np.float64)
 
@@ -114,7 +115,7 @@ def make_run(policy, context, mean_rows=None):
 
     Raises BadArgument if the policy needs tensors that ``context.tensors`` does not hold.
     """
-    kind = CompiledRun if isinstance(policy, Policy) else PlainRun
+    kind = CompiledRun if isinstance(policy, CompiledPolicy) else PlainRun
     return kind(policy, context, mean_rows)
 
 

@@ -61,7 +61,7 @@ def _schedules(trace, layers, tasks):
             yield parts[0][0], np.concatenate(rows), np.concatenate(shares)
 
     mean_rows = None
-    if any(task.policy.kind == "clairvoyant" for task in tasks):
+    if any(task.policy.needs_future for task in tasks):
         mean_rows = np.concatenate([rows.mean(axis=0) for _, rows, _ in blocks()])
     contexts = [task.context(trace.tokens, layers[0], 0) for task in tasks]
     runs = [

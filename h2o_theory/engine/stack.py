@@ -13,8 +13,8 @@ from numba import float64, int32, int64, void
 from h2o_theory.engine.advance import compiled_loop, move, visible_row, welcome
 from h2o_theory.engine.run import features_of, future_table, no_sinks, row_kind
 from h2o_theory.kernels import kernel
-from h2o_theory.policies.base import checked_parts
 from h2o_theory.policies.choose import STRETCH, least
+from h2o_theory.policies.parts import resolve_parts
 
 __all__ = ["StackRun", "compiled_stack_pass"]
 
@@ -146,7 +146,7 @@ class StackRun:
 
     def __init__(self, policy, contexts, mean_rows):
         tokens, context = contexts[0].tokens, contexts[0]
-        parts = checked_parts(policy, context.budget)
+        parts = resolve_parts(policy, context.budget)
         window = max(parts.n_recent - 1, 0)
         self._loop = compiled_stack_pass(policy)
         self._limits = np.array(

@@ -3,12 +3,10 @@
 from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_heads
 from h2o_theory.engine.budgets import resolve_budgets
 from h2o_theory.engine.head import Task
-from h2o_theory.engine.plain import check_declarations
 from h2o_theory.engine.run import rows_depend_on_budget
 from h2o_theory.engine.tensors import check_tensors
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.policies import Policy, parse_policies
-from h2o_theory.policies.base import checked_parts
 
 __all__ = [
     "check_policies",
@@ -23,16 +21,15 @@ def check_policies(policies):
     """A list of policy objects from names and objects; raises UnknownName or BadArgument."""
     policies = parse_policies(policies)
     for policy in policies:
-        if not isinstance(policy, Policy) and not hasattr(policy, "rate"):
+        if not isinstance(policy, Policy):
             raise BadArgument(
                 "this is not a policy",
                 where="policies",
                 got=repr(policy),
                 expected="a name, a shipped policy or an instance of a PlainPolicy subclass",
             )
-        if not isinstance(policy, Policy):
-            check_declarations(policy)
-        elif policy.nested and rows_depend_on_budget(policy):
+        policy.require_declared()
+        if policy.nested and rows_depend_on_budget(policy):
             raise BadArgument(
                 "a nested policy looks at raw rows: renormalised ones depend on the budget",
                 where=policy.name,
@@ -53,7 +50,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
     """
     policies = check_policies(policies)
     prefill, seed = checked_prefill(prefill, trace.tokens), checked_seed(seed)
-    if not optimum and any(policy.name == "optimum" for policy in policies):
+    if not optimum and any(policy.needs_optimum for policy in policies):
         raise BadArgument(
             "the policy optimum cannot run without the optimum",
             where="policies",
@@ -66,7 +63,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
     tasks = {head: [] for head in heads}
     for head in heads:
         for policy in policies:
-            if policy.name == "full":
+            if not policy.follows_budget:
                 tasks[head].append(Task(policy, trace.tokens, "100%", prefill, seed))
                 continue
             for text, tokens in resolved:
@@ -76,8 +73,7 @@ def make_tasks(trace, policies, budgets, heads, *, prefill=0, seed=0, optimum=Tr
             for task in tasks[head]
         )
         for task in tasks[head]:
-            if task.policy.kind != "reference":
-                checked_parts(task.policy, task.budget)
+            task.policy.require(task.context(trace.tokens, *head))
     return tasks
 
 

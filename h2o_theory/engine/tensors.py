@@ -39,7 +39,7 @@ def check_tensors(trace, layers, policies):
                 raise BadArgument(
                     f"the policy needs {' and '.join(missing)}, which the trace does not hold",
                     where=f"{policy.name} on {trace.name}, layer {layer}",
-                    hint="Record with --what qkv (store='qkv')",
+                    hint="Record with --store qkv (store='qkv')",
                 )
             if "unrotated" in needed and rotary_of(trace, layer) is None and counts_slots(policy):
                 raise BadArgument(
@@ -68,7 +68,7 @@ def load_tensors(trace, layer, kv_head, kinds):
 
 def counts_slots(policy):
     """Whether the policy's cache counts positions within itself."""
-    return getattr(policy, "positions", "original") == "slot"
+    return policy.positions == "slot"
 
 
 def rotary_of(trace, layer):

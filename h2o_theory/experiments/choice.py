@@ -12,7 +12,7 @@ from h2o_theory.experiments.questions import answer_scores, encode_question, que
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.policies import parse_budget
-from h2o_theory.policies.base import checked_parts
+from h2o_theory.policies.parts import resolve_parts
 from h2o_theory.statistics import share_interval
 
 __all__ = ["multiple_choice"]
@@ -121,9 +121,9 @@ def _budget(policy, budget, tokens):
     """The budget of a policy at a question of T = ``tokens``."""
     asked = parse_budget(budget)
     k = asked.resolve(tokens) if asked.is_share else min(int(asked.amount), tokens)
-    if policy.name == "full":
+    if not policy.follows_budget:
         return tokens
-    checked_parts(policy, k)
+    resolve_parts(policy, k)
     return k
 
 

@@ -5,7 +5,7 @@ from h2o_theory.figures.allocation import allocation_figure
 from h2o_theory.figures.evolution import evolution_figure
 from h2o_theory.figures.guarantee import guarantee_figure
 from h2o_theory.figures.heat import head_figure, head_subject
-from h2o_theory.figures.hitter_map import hitter_map_figure
+from h2o_theory.figures.heavy_hitter_map import heavy_hitter_map_figure
 from h2o_theory.figures.layers import layer_sparsity_figure, support_figure
 from h2o_theory.figures.looks import Look, policy_look
 from h2o_theory.figures.mass import mass_figure
@@ -24,7 +24,7 @@ __all__ = [
     "evolution_figure",
     "head_figure",
     "head_subject",
-    "hitter_map_figure",
+    "heavy_hitter_map_figure",
     "layer_sparsity_figure",
     "lost_mass_figure",
     "mass_figure",

@@ -42,10 +42,11 @@ def overlap_figure(analysis):
     if table.empty:
         raise BadArgument("there are no two kv_heads to compare", where="layers, kv_heads")
     subject = Subject.of(analysis)
+    heavy = subject.heavy_hitters()
     figure = blank(
         "Do layers share their heavy hitters?",
         f"Share of the heavy hitters of a kv_head of one layer (at the end of the text: "
-        f"{subject.hitters()}) that are also those of a kv_head of the other; mean over pairs of "
+        f"{heavy}) that are also those of a kv_head of the other; mean over pairs of "
         f"different kv_heads. Random sets share {100 * subject.share:g} %.",
         subject,
         height=5.4,

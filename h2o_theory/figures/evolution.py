@@ -34,9 +34,10 @@ def evolution_figure(analysis):
     if table.empty or survival.empty:
         raise BadArgument("the text is too short to have a past and a future", where="tokens")
     subject = Subject.of(analysis)
+    heavy = subject.heavy_hitters()
     figure = blank(
         "Heavy hitters: past against future",
-        f"A heavy hitter is one of {subject.hitters()}. Left: share of the heavy hitters by past "
+        f"A heavy hitter is one of {heavy}. Left: share of the heavy hitters by past "
         f"attention (or by the whole text's) that are so by the attention still to come, or at "
         f"the end; line: mean over kv_heads, band: middle half. Right: share of stays in the set "
         f"that last at least so long (Kaplan-Meier, all kv_heads).",

@@ -52,7 +52,7 @@ class Subject:
             f"{count(self.heads, 'kv_head')} in {count(self.layers, 'layer')} · full cache"
         )
 
-    def hitters(self):
+    def heavy_hitters(self):
         """What a heavy hitter is here, as a noun phrase."""
         return (
             f"the {100 * self.share:g} % of positions with the most attention so far, the first "

@@ -12,7 +12,7 @@ from h2o_theory.engine.arguments import checked_prefill, chosen_heads
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
 from h2o_theory.optimum.shapes import Shape
-from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.policies import Policy, parse_budgets, parse_policies
 from h2o_theory.submodular import (
     READINGS,
     make_reading,
@@ -137,7 +137,7 @@ def _one_policy(policy: Any) -> Any:
         raise BadArgument(
             "one policy at a time", where="policy", got=len(found), expected="one policy"
         )
-    if not hasattr(found[0], "rate") or found[0].kind == "reference":
+    if not isinstance(found[0], Policy) or not found[0].follows_budget:
         raise BadArgument(
             "the guarantee is about policies that evict",
             where="policy",

@@ -226,7 +226,7 @@ def _compute(model, ids, task, options, reference):
         "full_kv_bytes": reference.kv_bytes,
         "held_bytes": reference.kv_bytes,
     }
-    if task.policy.name != "full":
+    if task.policy.follows_budget:
         result = evaluate(model, ids, task.policy, task.budget, reference=reference, **options)
         losses, sizes = result.losses, result.sizes
         rows = slice(first - 1, len(ids) - 1)

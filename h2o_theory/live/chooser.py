@@ -7,7 +7,7 @@ import numpy as np
 from h2o_theory.attention import rotate
 from h2o_theory.engine.run import features_of, make_run, no_sinks, row_kind
 from h2o_theory.errors import RecordingRefused
-from h2o_theory.policies import TENSORS, Policy, Tensors
+from h2o_theory.policies import TENSORS, CompiledPolicy, Tensors
 
 __all__ = [
     "EvictionChooser",
@@ -114,7 +114,7 @@ class EvictionChooser(ScheduleChooser):
         with np.errstate(all="ignore"):
             if self._run is None:
                 self._begin()
-            if isinstance(self._policy, Policy):
+            if isinstance(self._policy, CompiledPolicy):
                 self._run.take_features(features_of(self._policy, self._context), start, stop)
 
     def advance(self, rows, start, sink_share=None):
@@ -172,10 +172,10 @@ class ModelWideChooser(ScheduleChooser):
 
 def _looks_at(policy):
     """(whether a policy looks at rows, whether at raw ones)."""
-    if isinstance(policy, Policy):
+    if isinstance(policy, CompiledPolicy):
         needs_rows, raw, _ = row_kind(policy)
         return needs_rows, needs_rows and raw
-    return True, getattr(policy, "rows", "renormalised") == "raw"
+    return True, policy.rows == "raw"
 
 
 def keep_all(tokens):
@@ -187,4 +187,7 @@ def chooser_for(policy, context, rotary):
     """What decides for a policy; a budget of the whole sequence evicts nothing that is missed."""
     if context.budget >= context.tokens:
         return keep_all(context.tokens)
+    known = policy.schedule(context, None)
+    if known is not None:
+        return ScheduleChooser(known)
     return EvictionChooser(policy, context, rotary)

@@ -1,7 +1,7 @@
 """Layers and kv_heads of a model, before it runs."""
 
 from h2o_theory.engine.kv_heads import KvHeads
-from h2o_theory.recorder.admission import check_model
+from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.models import LoadedModel
 
 __all__ = ["heads_of"]
@@ -18,9 +18,9 @@ def heads_of(model, tokens):
     Raises
     ------
     BadArgument, UnsupportedModel
-        As :func:`~h2o_theory.recorder.admission.check_model`.
+        As :func:`~h2o_theory.recorder.admission.recordable_modules`.
     """
     model = model.model if isinstance(model, LoadedModel) else model
-    layers, config = tuple(check_model(model)), model.config
+    layers, config = tuple(recordable_modules(model)), model.config
     count = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     return KvHeads(tokens, layers, 1 if getattr(config, "multi_query", False) else count)

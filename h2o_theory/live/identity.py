@@ -8,7 +8,7 @@ import numpy as np
 
 import h2o_theory
 from h2o_theory.dependencies import require
-from h2o_theory.policies import Policy
+from h2o_theory.policies import PlainPolicy
 
 __all__ = ["cell_id", "model_fingerprint", "policy_fingerprint"]
 
@@ -34,7 +34,7 @@ def policy_fingerprint(policy, budget):
     The parameters at every budget that occurs, if ``budget`` is an array.
     """
     text = "; ".join(f"{policy.name} {policy.describe(k)}" for k in np.unique(budget).tolist())
-    if isinstance(policy, Policy):
+    if not isinstance(policy, PlainPolicy):
         return text
     try:
         source = inspect.getsource(type(policy))

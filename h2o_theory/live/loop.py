@@ -17,8 +17,8 @@ from h2o_theory.live.refuse import (
     check_policy_runs_live,
     resolve_budgets,
 )
-from h2o_theory.recorder.admission import check_model
-from h2o_theory.recorder.call import refuse_options
+from h2o_theory.recorder.admission import recordable_modules
+from h2o_theory.recorder.call import require_options
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.visibility import read_mask
@@ -82,9 +82,9 @@ class ClosedLoop:
         """Largest number of bytes each layer ever held, summed."""
         return sum(layer.peak_bytes for layer in self._layers)
 
-    def check_call(self, layer, query, key, inner, options):
+    def require_call(self, layer, query, key, inner, options):
         """Refuse a call that the loop cannot take over."""
-        refuse_options(f"layer {layer}", inner, options)
+        require_options(f"layer {layer}", inner, options)
         rows, seen = query.shape[2], self._layers[layer].seen
         if query.shape[0] != 1:
             raise RecordingRefused(
@@ -218,7 +218,7 @@ def closed_loop(
     if counts_slots(policy):
         positions = "slot"
     ((text, budgets),) = resolve_budgets([budget], heads_of(model, tokens), prefill)
-    if policy.name == "full":
+    if not policy.follows_budget:
         budgets = dict.fromkeys(budgets, tokens)
     check_budgets(policy, [(text, budgets)])
     check_model_suits(policy, model, positions)
@@ -254,7 +254,7 @@ def following(model, choosers, *, tokens, positions="original", transform=None, 
         )
     if chunk < 1:
         raise BadArgument("no query at a time", where="chunk", got=chunk, expected="at least 1")
-    modules = check_model(model)
+    modules = recordable_modules(model)
     if positions == "original":
         check_context(model, tokens)
     rotation = None

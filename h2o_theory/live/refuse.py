@@ -7,7 +7,7 @@ from h2o_theory.engine.tensors import counts_slots
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.rotary import rotary_of_model
 from h2o_theory.policies import TENSORS
-from h2o_theory.policies.base import checked_parts
+from h2o_theory.policies.parts import resolve_parts
 from h2o_theory.recorder.models import LoadedModel
 
 __all__ = [
@@ -43,13 +43,13 @@ def check_policy_runs_live(policy):
     if len(policies) != 1:
         raise BadArgument("one policy at a time", where="policy", got=f"{len(policies)} policies")
     (policy,) = policies
-    if policy.kind == "clairvoyant":
+    if policy.needs_future or policy.needs_optimum:
         raise BadArgument(
             "a clairvoyant policy cannot run in a model: it reads rows that are yet to be computed",
             where=policy.name,
             hint="Replay it on a recorded trace, or let the model follow a schedule chosen there",
         )
-    tensors = set(getattr(policy, "needs", "rows").split()) & set(TENSORS)
+    tensors = set(policy.needs.split()) & set(TENSORS)
     if tensors and policy.scope != "kv_head":
         raise BadArgument(
             "a policy whose set serves several kv_heads can look at rows only",
@@ -75,13 +75,13 @@ def check_model_suits(policy, model, positions):
         from h2o_theory.live.rotate import key_rotation
 
         key_rotation(model.model if isinstance(model, LoadedModel) else model)
-    if slot and getattr(policy, "rows", "renormalised") == "raw":
+    if slot and policy.rows == "raw":
         raise BadArgument(
             "an evicted key has no slot, so that raw rows do not exist there",
             where=policy.name,
             hint="Use rows=renormalised or positions='original'",
         )
-    if "unrotated" in getattr(policy, "needs", "rows").split():
+    if "unrotated" in policy.needs.split():
         rotary_of_model(model, 0)
 
 
@@ -136,5 +136,5 @@ def check_budgets(policy, resolved):
     """Raise BadBudget if a resolved budget cannot hold a policy's parts, or splits its sets."""
     for _, tokens in resolved:
         for budget in sorted(set(tokens.values())):
-            checked_parts(policy, budget)
+            resolve_parts(policy, budget)
     check_shared_budget(policy, resolved)

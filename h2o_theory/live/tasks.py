@@ -81,7 +81,7 @@ def live_tasks(policies, budgets, model, tokens, prefill, positions):
     (full,) = parse_policies("full")
     tasks = [LiveTask(full, "100%", tokens)]
     for policy in policies:
-        if policy.name == "full":
+        if not policy.follows_budget:
             continue
         check_budgets(policy, asked)
         check_model_suits(policy, model, positions)

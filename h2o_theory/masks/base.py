@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from h2o_theory.errors import BadBudget
-from h2o_theory.policies.base import share
+from h2o_theory.policies.checks import require_share
 
 __all__ = ["Mask", "View", "keep_largest", "require_pages"]
 
@@ -99,7 +99,7 @@ class Mask:
     heavy: float = 0.0
 
     def __post_init__(self):
-        share(self, "heavy")
+        require_share(self, "heavy")
 
     def begin(self, budget, tokens, prefill):
         """What has :meth:`pattern` for one kv_head, asked once for every block, in order.

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from h2o_theory.masks.base import Mask, keep_largest
-from h2o_theory.policies.base import whole_number
+from h2o_theory.policies.checks import require_whole_number
 
 __all__ = ["DoubleSparsity"]
 
@@ -42,8 +42,8 @@ class DoubleSparsity(Mask):
 
     def __post_init__(self):
         super().__post_init__()
-        whole_number(self, "channels", 1)
-        whole_number(self, "calibration", 1)
+        require_whole_number(self, "channels", 1)
+        require_whole_number(self, "calibration", 1)
 
     def pattern(self, view):
         """The keys of largest approximate logits."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from h2o_theory.masks.base import Mask
-from h2o_theory.policies.base import whole_number
+from h2o_theory.policies.checks import require_whole_number
 
 __all__ = ["Fixed"]
 
@@ -37,7 +37,7 @@ class Fixed(Mask):
 
     def __post_init__(self):
         super().__post_init__()
-        whole_number(self, "summary", 1)
+        require_whole_number(self, "summary", 1)
 
     def pattern(self, view):
         """Own block and the most recent summaries."""

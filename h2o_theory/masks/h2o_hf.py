@@ -8,7 +8,8 @@ from numba import njit
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.masks.base import Mask
-from h2o_theory.policies.base import heavy_part, share
+from h2o_theory.policies.checks import require_share
+from h2o_theory.policies.parts import heavy_part
 
 __all__ = ["H2OHf"]
 
@@ -55,7 +56,7 @@ class H2OHf(Mask):
     recent: float = 0.5
 
     def __post_init__(self):
-        share(self, "recent")
+        require_share(self, "recent")
         if self.recent == 0:
             raise BadArgument(
                 "a window of nothing is a known bug of the released code: no newcomer is ever "

@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.masks.base import Mask, require_pages
-from h2o_theory.policies.base import part_of, share, whole_number
+from h2o_theory.policies.checks import require_share, require_whole_number
+from h2o_theory.policies.parts import part_of
 
 __all__ = ["HiP"]
 
@@ -45,9 +46,9 @@ class HiP(Mask):
 
     def __post_init__(self):
         super().__post_init__()
-        whole_number(self, "block", 1)
-        whole_number(self, "n_sink", 0)
-        share(self, "recent")
+        require_whole_number(self, "block", 1)
+        require_whole_number(self, "n_sink", 0)
+        require_share(self, "recent")
 
     def pattern(self, view):
         """Sinks, window, and the winning stretches between them."""

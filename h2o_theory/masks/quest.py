@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from h2o_theory.masks.base import Mask, keep_largest, require_pages
-from h2o_theory.policies.base import whole_number
+from h2o_theory.policies.checks import require_whole_number
 
 __all__ = ["Quest"]
 
@@ -40,7 +40,7 @@ class Quest(Mask):
 
     def __post_init__(self):
         super().__post_init__()
-        whole_number(self, "page", 1)
+        require_whole_number(self, "page", 1)
 
     def pattern(self, view):
         """Own page and the most promising others."""

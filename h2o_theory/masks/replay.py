@@ -122,7 +122,7 @@ def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
                     "the mask needs queries and keys, and the trace holds attention alone",
                     where=mask.name,
                     got=trace.name,
-                    hint="Record with --what qkv (store='qkv'), or choose one without (ls masks)",
+                    hint="Record with --store qkv (store='qkv'), or choose one without (ls masks)",
                 )
     asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
     return masks, heads, asked, threads

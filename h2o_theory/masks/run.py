@@ -4,7 +4,7 @@ import numpy as np
 
 from h2o_theory.errors import BadBudget
 from h2o_theory.masks.base import View, keep_largest
-from h2o_theory.policies.base import part_of
+from h2o_theory.policies.parts import part_of
 
 __all__ = ["MaskRun"]
 

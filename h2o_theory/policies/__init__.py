@@ -1,20 +1,24 @@
 """Eviction policies: one small file each, a registry, budgets, and the tie rule they share."""
 
-from h2o_theory.policies.base import Context, Parts, Policy
+from h2o_theory.policies.base import CompiledPolicy, Context, Policy
 from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
-from h2o_theory.policies.load import load_policy
+from h2o_theory.policies.known import KnownSchedule
+from h2o_theory.policies.parts import Parts
+from h2o_theory.policies.plain import PlainPolicy
 from h2o_theory.policies.registry import available, make_policy, parse_policies, register
 from h2o_theory.policies.tensors import TENSORS, Tensors
 
 __all__ = [
     "TENSORS",
     "Budget",
+    "CompiledPolicy",
     "Context",
+    "KnownSchedule",
     "Parts",
+    "PlainPolicy",
     "Policy",
     "Tensors",
     "available",
-    "load_policy",
     "make_policy",
     "parse_budget",
     "parse_budgets",

@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import GROUP_REDUCTIONS, Policy, one_of
+from h2o_theory.policies.base import GROUP_REDUCTIONS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Algorithm1"]
@@ -32,7 +33,7 @@ def observe_algorithm1(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Algorithm1(Policy):
+class Algorithm1(CompiledPolicy):
     r"""Evict what adds least to the sum of one attention row, as the paper's box says it.
 
     With S the retained set before step t and o_t the row normalised over S,
@@ -64,8 +65,8 @@ class Algorithm1(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        one_of(self, "reading", READINGS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+        require_one_of(self, "reading", READINGS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
 
     def settings(self, context):
         """Which reading."""

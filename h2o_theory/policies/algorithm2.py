@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Policy, one_of
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Algorithm2"]
@@ -35,7 +36,7 @@ def observe_algorithm2(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Algorithm2(Policy):
+class Algorithm2(CompiledPolicy):
     r"""Evict the least accumulated attention, counted from the moment the cache is full.
 
     With S the retained set before step t, L the logits and :math:`D_t = \sum_{j \in S} e^{L_{tj}}`,
@@ -66,7 +67,7 @@ class Algorithm2(Policy):
     reading: str = "literal"
 
     def __post_init__(self):
-        one_of(self, "reading", READINGS)
+        require_one_of(self, "reading", READINGS)
 
     def features(self, context):
         """Each token's own logit, the mean over the group."""

@@ -1,52 +1,31 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
 import re
-from dataclasses import dataclass, field, fields
-from fractions import Fraction
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from hashlib import sha256
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 
-from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.policies.tensors import Tensors
+from h2o_theory.errors import BadArgument
+from h2o_theory.policies.checks import require_one_of
+from h2o_theory.policies.parts import Parts, resolve_parts
+from h2o_theory.policies.tensors import TENSORS, Tensors
 
-__all__ = [
-    "GROUP_REDUCTIONS",
-    "ROWS",
-    "Context",
-    "Parts",
-    "Policy",
-    "heavy_part",
-    "one_of",
-    "part_of",
-    "checked_parts",
-    "share",
-    "sinks_within",
-    "whole_number",
-]
+__all__ = ["GROUP_REDUCTIONS", "ROWS", "CompiledPolicy", "Context", "Policy"]
 
 ROWS = ("renormalised", "raw")
 GROUP_REDUCTIONS = ("mean", "sum", "max", "first")
-
-
-@dataclass(frozen=True)
-class Parts:
-    """How a budget is divided; the three parts sum to it.
-
-    Attributes
-    ----------
-    n_sink : int
-        The first positions of the sequence, never evicted.
-    n_heavy : int
-        Entries held for their score.
-    n_recent : int
-        The most recent positions, the query's own included, never evicted while in the window.
-    """
-
-    n_sink: int
-    n_heavy: int
-    n_recent: int
+_DECLARATIONS = {
+    "kind": ("online", "clairvoyant", "reference"),
+    "rows": ROWS,
+    "group": GROUP_REDUCTIONS,
+    "scope": ("kv_head", "layer", "model"),
+    "positions": ("original", "slot"),
+}
+_NEEDS = ("positions", "rows", *TENSORS)
 
 
 @dataclass(frozen=True)
@@ -72,6 +51,135 @@ class Context:
     tensors: Tensors | None = field(default=None, compare=False, repr=False)
 
 
+class Policy:
+    """Base of every policy, with a default for everything that others ask of one.
+
+    Derive from :class:`~h2o_theory.PlainPolicy` (methods in Python),
+    :class:`~h2o_theory.policies.CompiledPolicy` (compiled functions) or
+    :class:`~h2o_theory.policies.KnownSchedule` (nothing left to decide).
+
+    Attributes
+    ----------
+    name, source : str
+        ``source`` is the paper or code that a shipped policy follows.
+    kind : {"online", "clairvoyant", "reference"}
+        Whether it sees up to step t or the whole trace, or is no cache at all.
+    needs : str
+        What the rule looks at: ``positions``, or any of ``rows queries unrotated keys values``.
+    rows : {"renormalised", "raw"}
+        Rows over what the cache holds, or the recorded full rows.
+    group : {"mean", "sum", "max", "first"}
+        Reduction of the row over the query heads that share a kv_head.
+    scope : {"kv_head", "layer", "model"}
+        Who shares a retained set: nobody, all heads of a layer, or all heads of the model. A wider
+        scope sees the rows of all those heads as one group.
+    positions : {"original", "slot"}
+        Whether positions are those of the text or are counted within the cache.
+    nested : bool
+        Whether priorities come from full rows alone, so that one pass serves all budgets.
+    needs_future : bool
+        Whether it is given the mean rows of the whole trace before it starts.
+    needs_optimum : bool
+        Whether its schedule is the exact optimum's, which then has to be computed.
+    follows_budget : bool
+        Whether what it keeps depends on the budget; False runs once, at T.
+    """
+
+    name: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    kind = "online"
+    needs = "rows"
+    rows = "renormalised"
+    group = "mean"
+    scope = "kv_head"
+    positions = "original"
+    nested = False
+    needs_optimum = False
+    follows_budget = True
+
+    @property
+    def needs_future(self) -> bool:
+        """Whether it is given the mean rows of the whole trace before it starts."""
+        return self.kind == "clairvoyant"
+
+    def parts(self, budget: int) -> Parts:
+        """How it divides a budget; all of it is held by score unless overridden."""
+        return Parts(0, budget, 0)
+
+    def schedule(self, context: Context, optima: Any) -> np.ndarray | None:
+        """``evicted_at`` int64 [T] if it is known beforehand, else None.
+
+        ``optima`` has the offline optimum of the head as ``optima.schedule(prefill, budget)``; it
+        is None for policies that do not need it.
+        """
+        return None
+
+    def require(self, context: Context) -> None:
+        """Raise BadBudget or BadArgument unless the policy can run in that context."""
+        resolve_parts(self, context.budget)
+
+    def require_declared(self) -> None:
+        """Raise BadArgument unless the class declares what it may declare."""
+        for name, options in _DECLARATIONS.items():
+            require_one_of(self, name, options)
+        for word in self.needs.split():
+            if word not in _NEEDS:
+                raise BadArgument(
+                    f"needs must name any of {' '.join(_NEEDS)}", where=self.name, got=repr(word)
+                )
+
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter with its value, in order of declaration.
+
+        Examples
+        --------
+        >>> from h2o_theory.policies import make_policy
+        >>> make_policy("sink:n_sink=2").parameters()
+        {'n_sink': 2, 'positions': 'original'}
+        """
+        own = fields(self) if is_dataclass(self) else ()
+        return {item.name: getattr(self, item.name) for item in own}
+
+    def defaults(self) -> Mapping[str, Any]:
+        """The defaults of those parameters that have one."""
+        own = fields(self) if is_dataclass(self) else ()
+        return {item.name: item.default for item in own}
+
+    @property
+    def asked(self) -> str:
+        """Name and the parameters that differ from their defaults, as one would ask for them.
+
+        Examples
+        --------
+        >>> from h2o_theory.policies import make_policy
+        >>> make_policy("h2o:rows=raw,recent=0.25,n_sink=0").asked
+        'h2o:recent=0.25,rows=raw'
+        """
+        usual = self.defaults()
+        changed = [
+            f"{name}={_text(value)}"
+            for name, value in self.parameters().items()
+            if name not in usual or _text(usual[name]) != _text(value)
+        ]
+        return f"{self.name}:{','.join(changed)}" if changed else self.name
+
+    def describe(self, budget: int) -> str:
+        """The resolved parameters as text: parts first, then the rest in order of declaration."""
+        parts = self.parts(budget)
+        items = [f"{name}={getattr(parts, name)}" for name in ("n_sink", "n_heavy", "n_recent")]
+        skip = {"n_sink", "n_heavy", "n_recent", "recent"}
+        items += [f"{n}={value}" for n, value in self.parameters().items() if n not in skip]
+        return " ".join(items)
+
+
+def _text(value):
+    """A parameter's value as it stands in ``name=value``; an array by its digest."""
+    if isinstance(value, np.ndarray):
+        digest = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes()).hexdigest()
+        return f"array-{digest[:8]}"
+    return str(value)
+
+
 @njit(cache=True, nogil=True)
 def observe_nothing(t, n, position, row, score, per_slot, memory, settings):
     """The observation of a policy that does not look at attention."""
@@ -83,8 +191,8 @@ def rate_nothing(t, b, n, position, score, per_slot, memory, table, settings):
 
 
 @dataclass(frozen=True)
-class Policy:
-    r"""Base of all shipped policies: frozen parameters and two compiled functions.
+class CompiledPolicy(Policy):
+    r"""Base of policies with compiled functions, as all that ship are: frozen parameters.
 
     At every step the engine appends the newcomer with score 0, forms the visible row, calls
     ``observe``, and, while the cache is full, calls ``rate`` and evicts
@@ -105,29 +213,11 @@ class Policy:
     Subclasses are frozen dataclasses whose fields are the parameters, with defaults.
     """
 
-    name: ClassVar[str] = ""
-    kind: ClassVar[str] = "online"
-    """``online`` sees up to step t, ``clairvoyant`` the whole trace, ``reference`` is no cache."""
-    needs: ClassVar[str] = "rows"
-    """What the rule looks at: ``positions``, or any of ``rows queries unrotated keys values``."""
-    source: ClassVar[str] = ""
     observe: ClassVar = observe_nothing
     rate: ClassVar = rate_nothing
 
-    def parts(self, budget):
-        """The resolved :class:`Parts` of a budget; all of it is held by score unless overridden."""
-        return Parts(0, budget, 0)
-
     @property
-    def scope(self):
-        """Who shares a retained set: ``kv_head`` (nobody), all heads of a ``layer``, or ``model``.
-
-        A policy of a wider scope sees the rows of all those heads as one group.
-        """
-        return "kv_head"
-
-    @property
-    def nested(self):
+    def nested(self) -> bool:
         """Whether priorities come from full rows alone, so that one pass serves all budgets."""
         return self.kind == "clairvoyant"
 
@@ -156,101 +246,7 @@ class Policy:
         """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""
         return np.zeros((0, 0))
 
-    def describe(self, budget):
-        """The resolved parameters as text: parts first, then the rest in order of declaration."""
-        parts = self.parts(budget)
-        items = [f"{name}={getattr(parts, name)}" for name in ("n_sink", "n_heavy", "n_recent")]
-        skip = {"n_sink", "n_heavy", "n_recent", "recent"}
-        items += [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if f.name not in skip]
-        return " ".join(items)
-
 
 def without_parts(parameters):
     """What :meth:`Policy.describe` says, less the parts of a budget."""
     return re.sub(r"n_\w+=\d+ ?", "", parameters)
-
-
-def one_of(policy, name, options):
-    """Raise BadArgument unless parameter ``name`` of ``policy`` is one of ``options``."""
-    value = getattr(policy, name)
-    if value not in options:
-        raise BadArgument(
-            "a parameter has an unknown value",
-            where=f"{policy.name}:{name}",
-            got=repr(value),
-            expected=" or ".join(map(str, options)),
-        )
-
-
-def whole_number(policy, name, least):
-    """Raise BadArgument unless parameter ``name`` is an integer of at least ``least``."""
-    value = getattr(policy, name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BadArgument(
-            "a parameter is not usable",
-            where=f"{policy.name}:{name}",
-            got=repr(value),
-            expected=f"a whole number of at least {least}",
-        )
-
-
-def share(policy, name):
-    """Raise BadArgument unless parameter ``name`` is a share from 0 to 1."""
-    value = getattr(policy, name)
-    if not 0 <= value <= 1:
-        raise BadArgument(
-            "a parameter is out of range",
-            where=f"{policy.name}:{name}",
-            got=value,
-            expected="a share from 0 to 1",
-        )
-
-
-def part_of(part, budget):
-    """A share of a budget, rounded down exactly: 0.29 of 100 is 29."""
-    return int(Fraction(str(part)) * budget)
-
-
-def heavy_part(recent, budget):
-    """The share ``1 - recent`` of a budget, rounded down exactly; one entry is always recent."""
-    return min(int((1 - Fraction(str(recent))) * budget), budget - 1)
-
-
-def checked_parts(policy, budget):
-    """The :class:`Parts` of a budget, checked.
-
-    Raises
-    ------
-    BadBudget
-        If a part is negative, they do not sum to the budget, or nothing but sinks is left.
-    """
-    parts = policy.parts(budget)
-    numbers = (parts.n_sink, parts.n_heavy, parts.n_recent)
-    if min(numbers) < 0 or sum(numbers) != budget or parts.n_sink == budget:
-        raise BadBudget(
-            "the policy's parts do not make up the budget",
-            where=policy.name,
-            got="n_sink={}, n_heavy={}, n_recent={}".format(*numbers),
-            expected=f"parts of at least 0 that sum to {budget}, with fewer sinks than that",
-        )
-    return parts
-
-
-def sinks_within(policy, n_sink, budget, *, default):
-    """The sinks that fit a budget: a default shrinks to ``budget - 1``, an explicit wish must fit.
-
-    Raises
-    ------
-    BadBudget
-        If more sinks were asked for than leave room for the query's own entry.
-    """
-    if n_sink <= budget - 1:
-        return n_sink
-    if n_sink == default:
-        return budget - 1
-    raise BadBudget(
-        "the budget is smaller than the policy's protected parts",
-        where=f"{policy.name}:n_sink",
-        got=f"n_sink={n_sink} with a budget of {budget}",
-        expected="n_sink of at most budget - 1",
-    )

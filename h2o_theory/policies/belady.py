@@ -7,7 +7,8 @@ import numpy as np
 
 from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
-from h2o_theory.policies.base import Policy, one_of
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Belady"]
@@ -48,7 +49,7 @@ def _remaining_accesses(rows, rule, level):
 
 @register
 @dataclass(frozen=True)
-class Belady(Policy):
+class Belady(CompiledPolicy):
     r"""Evict the entry whose next access lies farthest in the future (never: first to go).
 
     .. math:: u_t = \arg\max_{j \in S_t} \min\{ t' > t : A[t', j] \ge a_{t'} \}
@@ -83,7 +84,7 @@ class Belady(Policy):
 
     def __post_init__(self):
         settle_access(self)
-        one_of(self, "form", ("next", "count"))
+        require_one_of(self, "form", ("next", "count"))
 
     def table(self, mean_rows):
         """Minus the step of the next access after t (twice T if none), or the accesses left."""

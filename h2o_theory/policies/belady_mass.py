@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from h2o_theory.policies.base import Policy, whole_number
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.belady import rate_by_table
+from h2o_theory.policies.checks import require_whole_number
 from h2o_theory.policies.registry import register
 
 __all__ = ["BeladyMass", "future_sums"]
@@ -23,7 +24,7 @@ def future_sums(mean_rows, w=None):
 
 @register
 @dataclass(frozen=True)
-class BeladyMass(Policy):
+class BeladyMass(CompiledPolicy):
     r"""Evict the entry with the least remaining future mass.
 
     .. math:: u_t = \arg\min_{j \in S_t} \sum_{t < t' \le t + w} A[t', j]
@@ -48,7 +49,7 @@ class BeladyMass(Policy):
 
     def __post_init__(self):
         if self.w is not None:
-            whole_number(self, "w", 1)
+            require_whole_number(self, "w", 1)
 
     def table(self, mean_rows):
         """Sums over the rows after t, or over the next w of them."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.belady import rate_by_table
 from h2o_theory.policies.belady_mass import future_sums
 from h2o_theory.policies.registry import register
@@ -15,7 +15,7 @@ __all__ = ["BeladyRate"]
 
 @register
 @dataclass(frozen=True)
-class BeladyRate(Policy):
+class BeladyRate(CompiledPolicy):
     r"""Evict the entry whose best mean future attention, over any horizon, is smallest.
 
     .. math:: u_t = \arg\min_{j \in S_t} \; \max_{w \in \{1, 2, 4, \dots\}}

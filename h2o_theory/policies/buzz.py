@@ -6,7 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Parts, Policy, heavy_part, share, sinks_within, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_share, require_whole_number
+from h2o_theory.policies.parts import Parts, heavy_part, sinks_within
 from h2o_theory.policies.registry import register
 
 __all__ = ["Buzz"]
@@ -57,7 +59,7 @@ def rate_hive(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class Buzz(Policy):
+class Buzz(CompiledPolicy):
     r"""Keep sinks, a window and a sample of the middle that gets thinner with age.
 
     When the cache is full, the middle is gone through in order: of the entries that earlier
@@ -94,9 +96,9 @@ class Buzz(Policy):
     stride: int = 5
 
     def __post_init__(self):
-        whole_number(self, "n_sink", 0)
-        whole_number(self, "stride", 2)
-        share(self, "recent")
+        require_whole_number(self, "n_sink", 0)
+        require_whole_number(self, "stride", 2)
+        require_share(self, "recent")
 
     def parts(self, budget):
         """Sinks first; of what remains, the share ``1 - recent`` is the middle, rounded down."""

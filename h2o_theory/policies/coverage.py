@@ -7,16 +7,9 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import (
-    GROUP_REDUCTIONS,
-    ROWS,
-    Parts,
-    Policy,
-    heavy_part,
-    one_of,
-    share,
-    whole_number,
-)
+from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_share, require_whole_number
+from h2o_theory.policies.parts import Parts, heavy_part
 from h2o_theory.policies.registry import register
 from h2o_theory.policies.snapkv import observe_ring
 
@@ -40,7 +33,7 @@ def rate_coverage(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class Coverage(Policy):
+class Coverage(CompiledPolicy):
     r"""Removal greedy for saturated coverage of the last rows.
 
     .. math:: f_t(S) = \sum_{t - w < t' \le t} \min\Big( c, \sum_{j \in S} r_{t'}(j) \Big), \qquad
@@ -77,10 +70,10 @@ class Coverage(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        share(self, "recent")
-        whole_number(self, "window", 1)
-        one_of(self, "rows", ROWS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+        require_share(self, "recent")
+        require_whole_number(self, "window", 1)
+        require_one_of(self, "rows", ROWS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
         if not 0 < self.cap <= 1:
             raise BadArgument(
                 "a policy parameter is out of range",

@@ -6,7 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Parts, Policy, sinks_within, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_whole_number
+from h2o_theory.policies.parts import Parts, sinks_within
 from h2o_theory.policies.registry import register
 
 __all__ = ["ExpectedAttention"]
@@ -74,7 +76,7 @@ def rate_expected(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class ExpectedAttention(Policy):
+class ExpectedAttention(CompiledPolicy):
     r"""Evict the key whose expected future attention, times the size of its value, is smallest.
 
     Queries before rotary embedding are taken for Gaussian with the mean :math:`\mu_t` and the
@@ -110,8 +112,8 @@ class ExpectedAttention(Policy):
     n_sink: int = 4
 
     def __post_init__(self):
-        whole_number(self, "ahead", 1)
-        whole_number(self, "n_sink", 0)
+        require_whole_number(self, "ahead", 1)
+        require_whole_number(self, "n_sink", 0)
 
     def parts(self, budget):
         """Sinks; the rest by score."""

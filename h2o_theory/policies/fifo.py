@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from numba import njit
 
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.registry import register
 
 __all__ = ["Fifo"]
@@ -20,7 +20,7 @@ def rate_arrival(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class Fifo(Policy):
+class Fifo(CompiledPolicy):
     r"""Evict the oldest entry.
 
     .. math:: u_t = \min S_t

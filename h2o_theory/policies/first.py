@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import Parts, Policy, heavy_part, share
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_share
+from h2o_theory.policies.parts import Parts, heavy_part
 from h2o_theory.policies.registry import register
 
 __all__ = ["First"]
@@ -11,7 +13,7 @@ __all__ = ["First"]
 
 @register
 @dataclass(frozen=True)
-class First(Policy):
+class First(CompiledPolicy):
     r"""Keep the first tokens of the sequence and the last ones.
 
     .. math:: S_t = \{0, \dots, k - r - 1\} \cup \{t - r + 1, \dots, t\}
@@ -34,7 +36,7 @@ class First(Policy):
     recent: float = 0.5
 
     def __post_init__(self):
-        share(self, "recent")
+        require_share(self, "recent")
 
     def parts(self, budget):
         """The first tokens are sinks; the share ``1 - recent`` is rounded down."""

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import Parts, Policy
+import numpy as np
+
+from h2o_theory.policies.base import Context
+from h2o_theory.policies.known import KnownSchedule
 from h2o_theory.policies.registry import register
 
 __all__ = ["Full"]
@@ -11,7 +14,7 @@ __all__ = ["Full"]
 
 @register
 @dataclass(frozen=True)
-class Full(Policy):
+class Full(KnownSchedule):
     r"""Keep everything, whatever the budget.
 
     .. math:: S_t = \{0, \dots, t\}
@@ -21,9 +24,9 @@ class Full(Policy):
 
     name: ClassVar[str] = "full"
     kind: ClassVar[str] = "reference"
-    needs: ClassVar[str] = "positions"
     source: ClassVar[str] = "softmax attention"
+    follows_budget: ClassVar[bool] = False
 
-    def parts(self, budget):
-        """All entries are kept."""
-        return Parts(0, budget, 0)
+    def schedule(self, context: Context, optima: object) -> np.ndarray:
+        """No token leaves before the end."""
+        return np.full(context.tokens, context.tokens)

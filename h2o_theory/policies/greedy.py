@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, Policy, one_of
+from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["CONCAVE", "Greedy"]
@@ -49,7 +50,7 @@ def rate_loss(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class Greedy(Policy):
+class Greedy(CompiledPolicy):
     r"""Removal greedy for a coverage of the past rows with diminishing returns.
 
     .. math:: f_t(S) = \sum_{t' \le t} h\Big( \sum_{j \in S} r_{t'}(j) \Big), \qquad
@@ -82,9 +83,9 @@ class Greedy(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        one_of(self, "h", CONCAVE)
-        one_of(self, "rows", ROWS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+        require_one_of(self, "h", CONCAVE)
+        require_one_of(self, "rows", ROWS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
 
     def settings(self, context):
         """Which h."""

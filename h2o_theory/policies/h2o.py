@@ -7,17 +7,9 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.policies.base import (
-    GROUP_REDUCTIONS,
-    ROWS,
-    Parts,
-    Policy,
-    heavy_part,
-    one_of,
-    share,
-    sinks_within,
-    whole_number,
-)
+from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_share, require_whole_number
+from h2o_theory.policies.parts import Parts, heavy_part, sinks_within
 from h2o_theory.policies.registry import register
 
 __all__ = ["H2O", "observe_sum"]
@@ -43,7 +35,7 @@ def observe_accumulated(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class H2O(Policy):
+class H2O(CompiledPolicy):
     r"""Keep the recent tokens and, of the others, those with most accumulated attention.
 
     .. math:: s_t(j) = \lambda s_{t-1}(j) + r_t(j), \quad s_{j-1}(j) = 0, \qquad
@@ -100,7 +92,7 @@ class H2O(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        share(self, "recent")
+        require_share(self, "recent")
         if not 0 < self.decay <= 1 or (self.score == "mean" and self.decay != 1):
             raise BadArgument(
                 "a policy parameter is out of range",
@@ -108,13 +100,13 @@ class H2O(Policy):
                 got=self.decay,
                 expected="above 0 and at most 1, and 1 with score=mean",
             )
-        whole_number(self, "n_sink", 0)
+        require_whole_number(self, "n_sink", 0)
         for name in ("n_recent", "n_heavy"):
             if getattr(self, name) is not None:
-                whole_number(self, name, 0)
-        one_of(self, "score", ("sum", "mean"))
-        one_of(self, "rows", ROWS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+                require_whole_number(self, name, 0)
+        require_one_of(self, "score", ("sum", "mean"))
+        require_one_of(self, "rows", ROWS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
 
     def parts(self, budget):
         """Sinks first; of what remains, the share ``1 - recent`` is heavy, rounded down."""

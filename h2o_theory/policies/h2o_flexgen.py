@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Parts, Policy
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.registry import register
 
 __all__ = ["H2OFlexgen"]
@@ -29,7 +30,7 @@ def rate_unless_promoted(t, b, n, position, score, per_slot, memory, table, sett
 
 @register
 @dataclass(frozen=True)
-class H2OFlexgen(Policy):
+class H2OFlexgen(CompiledPolicy):
     r"""Evict the heavy entry with least accumulated attention; the ring's oldest replaces it.
 
     With m heavy places H and a ring Rg of the m - 1 entries before the query's own,

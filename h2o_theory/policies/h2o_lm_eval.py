@@ -6,7 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Parts, Policy, part_of, share
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_share
+from h2o_theory.policies.parts import Parts, part_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["H2OLmEval"]
@@ -36,7 +38,7 @@ def observe_selected(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class H2OLmEval(Policy):
+class H2OLmEval(CompiledPolicy):
     r"""Keep a window, and a selection by accumulated attention that it does not protect.
 
     .. math:: T_t = \mathrm{top}_{hb-1}(acc;\ T_{t-1}) \cup \{t\}, \quad
@@ -67,7 +69,7 @@ class H2OLmEval(Policy):
     recent: float = 0.5
 
     def __post_init__(self):
-        share(self, "recent")
+        require_share(self, "recent")
 
     def parts(self, budget):
         """The window holds rb + 1 entries, the query's own included."""

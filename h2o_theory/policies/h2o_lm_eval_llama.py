@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import Parts, heavy_part
 from h2o_theory.policies.oracle_static import OracleStatic
+from h2o_theory.policies.parts import Parts, heavy_part
 from h2o_theory.policies.registry import register
 
 __all__ = ["H2OLmEvalLlama"]

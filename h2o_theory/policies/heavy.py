@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, Policy, one_of
+from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.h2o import observe_sum
 from h2o_theory.policies.registry import register
 
@@ -12,7 +13,7 @@ __all__ = ["Heavy"]
 
 @register
 @dataclass(frozen=True)
-class Heavy(Policy):
+class Heavy(CompiledPolicy):
     r"""H2O without its recent window: evict the least accumulated attention, newcomer included.
 
     .. math:: s_t(j) = s_{t-1}(j) + r_t(j), \qquad u_t = \arg\min_{j \in S_t} s_t(j)
@@ -32,8 +33,8 @@ class Heavy(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        one_of(self, "rows", ROWS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+        require_one_of(self, "rows", ROWS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
 
     @property
     def nested(self):

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.registry import register
 
 __all__ = ["KeyDiff"]
@@ -30,7 +30,7 @@ def rate_difference(t, b, n, position, score, per_slot, memory, table, settings)
 
 @register
 @dataclass(frozen=True)
-class KeyDiff(Policy):
+class KeyDiff(CompiledPolicy):
     r"""Evict the key that is most like the average of the cached keys.
 
     .. math:: u_t = \arg\max_{j \in S_t} \frac{\langle k_j, a_t \rangle}{\|k_j\| \|a_t\|}, \qquad

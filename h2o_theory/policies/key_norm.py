@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.registry import register
 
 __all__ = ["KeyNorm"]
@@ -21,7 +21,7 @@ def rate_feature(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class KeyNorm(Policy):
+class KeyNorm(CompiledPolicy):
     r"""Evict the entry with the longest key.
 
     .. math:: u_t = \arg\max_{j \in S_t} \|k_j\|_2

@@ -7,7 +7,9 @@ import numpy as np
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.kernels import kernel
-from h2o_theory.policies.base import Parts, Policy, heavy_part, one_of, share
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_share
+from h2o_theory.policies.parts import Parts, heavy_part
 from h2o_theory.policies.random import head_stream, uniform_hash
 from h2o_theory.policies.registry import register
 
@@ -38,7 +40,7 @@ def observe_noisy(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Keyformer(Policy):
+class Keyformer(CompiledPolicy):
     r"""Accumulate a noisy, flattened row and keep the highest scores and a recent window.
 
     .. math:: s_t(j) = s_{t-1}(j) + \mathrm{softmax}_j \frac{\log \hat A[t, j] + g_{t,j}}{\tau_t},
@@ -77,8 +79,8 @@ class Keyformer(Policy):
     form: str = "paper"
 
     def __post_init__(self):
-        share(self, "recent")
-        one_of(self, "form", ("paper", "code"))
+        require_share(self, "recent")
+        require_one_of(self, "form", ("paper", "code"))
         if not min(self.tau_first, self.tau_last) > 0 <= self.noise:
             raise BadArgument(
                 "a policy parameter is out of range",

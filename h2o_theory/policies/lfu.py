@@ -7,7 +7,7 @@ import numpy as np
 
 from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
-from h2o_theory.policies.base import Policy
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.registry import register
 
 __all__ = ["Lfu"]
@@ -24,7 +24,7 @@ def observe_count(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Lfu(Policy):
+class Lfu(CompiledPolicy):
     r"""Evict the entry with the fewest accesses.
 
     .. math:: s_t(j) = |\{ t' \le t : \hat A[t', j] \ge a_{t'} \text{ or } t' = j \}|,

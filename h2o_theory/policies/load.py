@@ -1,57 +1,55 @@
-"""A user's own policy by its place: ``module:Class`` or ``path/to/file.py:Class``."""
+"""A user's own class by its place: ``module:Class`` or ``path/to/file.py:Class``."""
 
-import ast
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["load_policy", "names_a_class"]
+__all__ = ["find_class", "names_a_class"]
 
 
-def names_a_class(text):
-    """Whether ``text`` is ``module:Class``, perhaps with ``:parameter=value,...`` behind it."""
+def names_a_class(text: str) -> bool:
+    """Whether ``text`` is ``module:Class``, perhaps with ``:parameter=value,...`` behind it.
+
+    Examples
+    --------
+    >>> names_a_class("mine.py:Mix:alpha=0.5"), names_a_class("h2o:rows=raw")
+    (True, False)
+    """
     module, _, rest = text.strip().partition(":")
     name = rest.partition(":")[0]
     return bool(module) and name.isidentifier()
 
 
-def load_policy(text):
-    """An instance of a class of the user's, from its module or file.
+def find_class(text: str) -> tuple[type, str]:
+    """A class of the user's, from its module or file, and the text of its parameters.
 
-    ``"module:Class"``, ``"path/to/file.py:Class"``, and ``"module:Class:parameter=value,..."``
-    with values as Python literals (anything else is text). Modules are also looked for in the
-    current directory. The code of the module runs: load only what you trust.
+    Modules are also looked for in the current directory. The code of the module runs: load only
+    what you trust.
 
     Raises
     ------
     BadArgument
-        If the module or file is missing or fails on import, has no such class, or the class does
-        not take the parameters.
+        If the module or file is missing or fails on import, or has no such class.
     """
-    module_text, _, rest = text.strip().partition(":")
+    module, _, rest = text.strip().partition(":")
     name, _, parameters = rest.partition(":")
-    found = getattr(_import(module_text), name, None)
+    found = getattr(_import(module), name, None)
     if not inspect.isclass(found):
         raise BadArgument(
-            "the module has no such class",
+            f"{module} must define a class {name}",
             where=text,
             got="nothing of that name" if found is None else type(found).__name__,
-            expected=f"a class {name} in {module_text}",
         )
-    try:
-        return found(**_parameters(text, parameters))
-    except TypeError as error:
-        raise BadArgument(
-            "the policy cannot be made", where=text, got=error, expected="its parameters"
-        ) from None
+    return found, parameters
 
 
-def _import(text):
+def _import(text: str) -> ModuleType:
     """The module of that name or file; any failure is a BadArgument that names it."""
     before = list(sys.path)
     try:
@@ -71,7 +69,7 @@ def _import(text):
         sys.path[:] = before
 
 
-def _import_file(path):
+def _import_file(path: Path) -> ModuleType:
     """The file as a module, once: a second call gives the same classes."""
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
     name = f"h2o_theory_user_{path.stem}_{digest}"
@@ -87,21 +85,3 @@ def _import_file(path):
             del sys.modules[name]
             raise
     return sys.modules[name]
-
-
-def _parameters(text, parameters):
-    found = {}
-    for item in filter(None, parameters.split(",")):
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or not key.isidentifier():
-            raise BadArgument(
-                "a parameter cannot be read",
-                where=text,
-                got=repr(item),
-                expected="parameter=value",
-            )
-        try:
-            found[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            found[key] = value
-    return found

@@ -8,7 +8,8 @@ import numpy as np
 from h2o_theory.errors import BadArgument
 from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
-from h2o_theory.policies.base import ROWS, Policy, one_of
+from h2o_theory.policies.base import ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Lrfu"]
@@ -29,7 +30,7 @@ def observe_fading(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Lrfu(Policy):
+class Lrfu(CompiledPolicy):
     r"""Evict the least combined recency and frequency.
 
     .. math:: C_t(j) = 2^{-\lambda} C_{t-1}(j) + x_t(j), \qquad
@@ -68,7 +69,7 @@ class Lrfu(Policy):
         is_soft = self.access == "soft"
         if not is_soft or self.level is not None:
             settle_access(self)
-        one_of(self, "rows", ROWS if is_soft else ("renormalised",))
+        require_one_of(self, "rows", ROWS if is_soft else ("renormalised",))
         if not 0 <= self.lam <= 64:
             raise BadArgument(
                 "a policy parameter is out of range",

@@ -7,7 +7,8 @@ import numpy as np
 
 from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import access_settings, least_access, settle_access
-from h2o_theory.policies.base import Policy, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_whole_number
 from h2o_theory.policies.registry import register
 
 __all__ = ["LruK"]
@@ -33,7 +34,7 @@ def observe_references(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class LruK(Policy):
+class LruK(CompiledPolicy):
     r"""Evict the largest backward K-distance; entries with fewer references first, by LRU.
 
     .. math:: u_t = \arg\min_{j \in S_t} b_K(j), \qquad
@@ -67,8 +68,8 @@ class LruK(Policy):
     level: float | None = None
 
     def __post_init__(self):
-        whole_number(self, "depth", 1)
-        whole_number(self, "period", 0)
+        require_whole_number(self, "depth", 1)
+        require_whole_number(self, "period", 0)
         settle_access(self)
 
     def settings(self, context):

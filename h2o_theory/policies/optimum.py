@@ -1,9 +1,12 @@
 """The exact offline optimum, replayed like any other policy."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from h2o_theory.policies.base import Policy
+import numpy as np
+
+from h2o_theory.policies.base import Context
+from h2o_theory.policies.known import KnownSchedule
 from h2o_theory.policies.registry import register
 
 __all__ = ["Optimum"]
@@ -11,7 +14,7 @@ __all__ = ["Optimum"]
 
 @register
 @dataclass(frozen=True)
-class Optimum(Policy):
+class Optimum(KnownSchedule):
     r"""The evict-only schedule with the largest retained mass over all scored rows.
 
     .. math:: \max \sum_t \sum_{j \in S_t} A[t, j] \quad \text{over } |S_t| \le k,\
@@ -24,3 +27,8 @@ class Optimum(Policy):
     name: ClassVar[str] = "optimum"
     kind: ClassVar[str] = "clairvoyant"
     source: ClassVar[str] = "minimum-cost flow"
+    needs_optimum: ClassVar[bool] = True
+
+    def schedule(self, context: Context, optima: Any) -> np.ndarray:
+        """The solver's schedule at that budget."""
+        return optima.schedule(context.prefill, context.budget)

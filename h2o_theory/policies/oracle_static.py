@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from h2o_theory.policies.base import Parts, Policy, heavy_part, share
+from h2o_theory.policies.base import CompiledPolicy
 from h2o_theory.policies.belady import rate_by_table
+from h2o_theory.policies.checks import require_share
+from h2o_theory.policies.parts import Parts, heavy_part
 from h2o_theory.policies.registry import register
 
 __all__ = ["OracleStatic"]
@@ -14,7 +16,7 @@ __all__ = ["OracleStatic"]
 
 @register
 @dataclass(frozen=True)
-class OracleStatic(Policy):
+class OracleStatic(CompiledPolicy):
     r"""Keep the tokens with most attention over the whole sequence, and recent ones.
 
     .. math:: u_t = \arg\min \Big\{ \sum_{t'=j}^{T-1} A[t', j] : j \in S_t,\
@@ -39,7 +41,7 @@ class OracleStatic(Policy):
     recent: float = 0.5
 
     def __post_init__(self):
-        share(self, "recent")
+        require_share(self, "recent")
 
     def parts(self, budget):
         """The share ``1 - recent`` is heavy, rounded down."""

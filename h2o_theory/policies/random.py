@@ -6,7 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import Parts, Policy, one_of, sinks_within, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_whole_number
+from h2o_theory.policies.parts import Parts, sinks_within
 from h2o_theory.policies.registry import register
 
 __all__ = ["Random", "head_stream", "uniform_hash"]
@@ -44,7 +46,7 @@ def rate_random(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class Random(Policy):
+class Random(CompiledPolicy):
     r"""Evict at random among the evictable entries.
 
     ``form=static``: token j draws one priority :math:`\pi_j \sim U[0,1)` and the lowest leaves.
@@ -68,8 +70,8 @@ class Random(Policy):
     n_sink: int = 0
 
     def __post_init__(self):
-        one_of(self, "form", ("static", "fresh"))
-        whole_number(self, "n_sink", 0)
+        require_one_of(self, "form", ("static", "fresh"))
+        require_whole_number(self, "n_sink", 0)
 
     def parts(self, budget):
         """Optional sinks; the rest is held by priority."""

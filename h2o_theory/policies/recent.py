@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import Parts, Policy
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.registry import register
 
 __all__ = ["Recent"]
@@ -11,7 +12,7 @@ __all__ = ["Recent"]
 
 @register
 @dataclass(frozen=True)
-class Recent(Policy):
+class Recent(CompiledPolicy):
     r"""Keep the last k tokens.
 
     .. math:: S_t = \{t-k+1, \dots, t\}

@@ -2,18 +2,19 @@
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 
 from h2o_theory.errors import BadArgument, UnknownName
 from h2o_theory.policies.base import Policy
-from h2o_theory.policies.load import load_policy, names_a_class
-from h2o_theory.policies.parse import make_named, split_names
+from h2o_theory.policies.load import find_class, names_a_class
+from h2o_theory.policies.parse import make_class, make_named, split_names
 
 __all__ = ["available", "make_policy", "parse_policies", "register"]
 
 _REGISTRY = {}
 
 
-def register(cls):
+def register(cls: type[Policy]) -> type[Policy]:
     """Class decorator: make a policy available by its ``name``; refuses a name already taken."""
     if not cls.name or cls.name in _REGISTRY:
         raise BadArgument(
@@ -23,7 +24,7 @@ def register(cls):
     return cls
 
 
-def available():
+def available() -> dict[str, type[Policy]]:
     """All registered policies, ``{name: class}``, sorted by name."""
     package = importlib.import_module("h2o_theory.policies")
     for module in pkgutil.iter_modules(package.__path__):
@@ -31,25 +32,36 @@ def available():
     return dict(sorted(_REGISTRY.items()))
 
 
-def make_policy(text):
+def make_policy(text: str) -> Policy:
     """A policy from ``"name"`` or ``"name:parameter=value,parameter=value"``, or of the user's own.
 
-    ``"module:Class"`` and ``"file.py:Class"`` are read by :func:`h2o_theory.policies.load_policy`.
+    A class of the user's is written ``"module:Class"`` or ``"path/to/file.py:Class"``, with
+    ``:parameter=value,...`` behind it.
 
     Raises
     ------
     UnknownName
         With the nearest registered names.
     BadArgument
-        For an unknown parameter or a value of the wrong type.
+        For an unknown parameter, a value of the wrong type, or a class that is no policy.
+
+    Examples
+    --------
+    >>> make_policy("h2o:recent=0.25").parts(100)
+    Parts(n_sink=0, n_heavy=75, n_recent=25)
     """
     classes = available()
     if text.partition(":")[0].strip() not in classes and names_a_class(text):
-        return load_policy(text)
+        cls, parameters = find_class(text)
+        if not issubclass(cls, Policy):
+            raise BadArgument(
+                f"{cls.__name__} must be a subclass of h2o_theory.PlainPolicy", where=text
+            )
+        return make_class(cls, parameters, text.strip())
     return make_named(text, "policy", classes)
 
 
-def parse_policies(policies):
+def parse_policies(policies: str | Policy | Iterable[str | Policy]) -> list[Policy]:
     """Policies from a comma-separated string, or a list of strings and policy objects.
 
     In a string, ``parameter=value`` after a comma belongs to the policy before it:

@@ -5,7 +5,9 @@ from typing import ClassVar
 
 from h2o_theory.kernels import kernel
 from h2o_theory.policies.access import is_access
-from h2o_theory.policies.base import Parts, Policy, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_whole_number
+from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.registry import register
 
 __all__ = ["Scissorhands"]
@@ -23,7 +25,7 @@ def observe_unimportant(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Scissorhands(Policy):
+class Scissorhands(CompiledPolicy):
     r"""Evict the entry that was below its fair share in most of the last w rows.
 
     .. math:: c_t(j) = |\{ t' \in (t - w, t] : \hat A[t', j] < 1/|S_{t'}| \}|, \qquad
@@ -51,8 +53,8 @@ class Scissorhands(Policy):
     n_recent: int = 10
 
     def __post_init__(self):
-        whole_number(self, "window", 1)
-        whole_number(self, "n_recent", 0)
+        require_whole_number(self, "window", 1)
+        require_whole_number(self, "n_recent", 0)
 
     def parts(self, budget):
         """The recent window, as far as it fits; the rest is held by count."""

@@ -7,7 +7,9 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import Parts, Policy, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_whole_number
+from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.registry import register
 
 __all__ = ["ScissorhandsCode"]
@@ -33,7 +35,7 @@ def observe_outstanding(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class ScissorhandsCode(Policy):
+class ScissorhandsCode(CompiledPolicy):
     r"""Evict the entry for which it is longest ago that it exceeded a high quantile of a row.
 
     .. math:: u_t = \arg\min \{ \ell_t(j) : j \in S_t,\ j < t - r + 2 \}, \qquad
@@ -65,7 +67,7 @@ class ScissorhandsCode(Policy):
     n_recent: int = 10
 
     def __post_init__(self):
-        whole_number(self, "n_recent", 0)
+        require_whole_number(self, "n_recent", 0)
         if not 0 <= self.quantile < 1:
             raise BadArgument(
                 "a policy parameter is out of range",

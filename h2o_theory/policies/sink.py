@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import Parts, Policy, one_of, sinks_within, whole_number
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_whole_number
+from h2o_theory.policies.parts import Parts, sinks_within
 from h2o_theory.policies.registry import register
 
 __all__ = ["Sink"]
@@ -11,7 +13,7 @@ __all__ = ["Sink"]
 
 @register
 @dataclass(frozen=True)
-class Sink(Policy):
+class Sink(CompiledPolicy):
     r"""Keep the first tokens and the most recent ones.
 
     .. math:: S_t = \{0, \dots, s-1\} \cup \{t-(k-s)+1, \dots, t\}, \qquad s = n_{sink}.
@@ -41,8 +43,8 @@ class Sink(Policy):
     positions: str = "original"
 
     def __post_init__(self):
-        one_of(self, "positions", ("original", "slot"))
-        whole_number(self, "n_sink", 0)
+        require_one_of(self, "positions", ("original", "slot"))
+        require_whole_number(self, "n_sink", 0)
 
     def parts(self, budget):
         """Sinks, and the rest recent."""

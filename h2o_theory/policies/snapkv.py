@@ -7,7 +7,9 @@ import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import GROUP_REDUCTIONS, Parts, Policy, one_of, whole_number
+from h2o_theory.policies.base import GROUP_REDUCTIONS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_whole_number
+from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.registry import register
 
 __all__ = ["SnapKV"]
@@ -46,7 +48,7 @@ def rate_pooled(t, b, n, position, score, per_slot, memory, table, settings):
 
 @register
 @dataclass(frozen=True)
-class SnapKV(Policy):
+class SnapKV(CompiledPolicy):
     r"""Keep an observation window and the entries whose neighbourhood it attends to most.
 
     .. math:: v_t(j) = \sum_{t-W < t' \le t} r_{t'}(j), \qquad
@@ -84,10 +86,10 @@ class SnapKV(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        whole_number(self, "window", 1)
-        whole_number(self, "kernel", 1)
-        one_of(self, "pool", POOLS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+        require_whole_number(self, "window", 1)
+        require_whole_number(self, "kernel", 1)
+        require_one_of(self, "pool", POOLS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
         if self.kernel % 2 == 0:
             raise BadArgument("the kernel is even", where="snapkv:kernel", got=self.kernel)
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from h2o_theory.policies.base import ROWS, Policy, one_of
+from h2o_theory.policies.base import ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.h2o import observe_sum
 from h2o_theory.policies.registry import register
 
@@ -12,7 +13,7 @@ __all__ = ["SpAtten"]
 
 @register
 @dataclass(frozen=True)
-class SpAtten(Policy):
+class SpAtten(CompiledPolicy):
     r"""Evict, everywhere at once, the token with least attention from all heads of all layers.
 
     .. math:: s_t(j) = s_{t-1}(j) + \sum_{l, h} r^{l,h}_t(j), \qquad
@@ -40,7 +41,7 @@ class SpAtten(Policy):
     rows: str = "renormalised"
 
     def __post_init__(self):
-        one_of(self, "rows", ROWS)
+        require_one_of(self, "rows", ROWS)
 
     @property
     def scope(self):

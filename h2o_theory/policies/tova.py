@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from numba import njit
 
-from h2o_theory.policies.base import Policy, one_of
+from h2o_theory.policies.base import CompiledPolicy
+from h2o_theory.policies.checks import require_one_of
 from h2o_theory.policies.registry import register
 
 __all__ = ["Tova"]
@@ -20,7 +21,7 @@ def observe_last(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Tova(Policy):
+class Tova(CompiledPolicy):
     r"""Evict the entry with the least attention from the current query.
 
     .. math:: u_t = \arg\min_{j \in S_t} \frac{1}{H} \sum_h \hat A_h[t, j]
@@ -41,7 +42,7 @@ class Tova(Policy):
     shared: str = "layer"
 
     def __post_init__(self):
-        one_of(self, "shared", ("layer", "kv_head"))
+        require_one_of(self, "shared", ("layer", "kv_head"))
 
     @property
     def scope(self):

@@ -6,17 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numba import njit
 
-from h2o_theory.policies.base import (
-    GROUP_REDUCTIONS,
-    ROWS,
-    Parts,
-    Policy,
-    heavy_part,
-    one_of,
-    share,
-    sinks_within,
-    whole_number,
-)
+from h2o_theory.policies.base import GROUP_REDUCTIONS, ROWS, CompiledPolicy
+from h2o_theory.policies.checks import require_one_of, require_share, require_whole_number
+from h2o_theory.policies.parts import Parts, heavy_part, sinks_within
 from h2o_theory.policies.registry import register
 
 __all__ = ["Vatp"]
@@ -31,7 +23,7 @@ def observe_weighted(t, n, position, row, score, per_slot, memory, settings):
 
 @register
 @dataclass(frozen=True)
-class Vatp(Policy):
+class Vatp(CompiledPolicy):
     r"""Evict the least product of accumulated attention and value norm.
 
     .. math:: s_t(j) = \|v_j\|_1 \sum_{j \le t' \le t} r_{t'}(j), \qquad
@@ -65,10 +57,10 @@ class Vatp(Policy):
     group: str = "mean"
 
     def __post_init__(self):
-        share(self, "recent")
-        whole_number(self, "n_sink", 0)
-        one_of(self, "rows", ROWS)
-        one_of(self, "group", GROUP_REDUCTIONS)
+        require_share(self, "recent")
+        require_whole_number(self, "n_sink", 0)
+        require_one_of(self, "rows", ROWS)
+        require_one_of(self, "group", GROUP_REDUCTIONS)
 
     def parts(self, budget):
         """Sinks first; of what remains, the share ``1 - recent`` is heavy, rounded down."""

@@ -4,7 +4,7 @@ from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, OutOfRange, UnsupportedModel
 from h2o_theory.families import FAMILIES, reason_against
 
-__all__ = ["INNER", "attention_modules", "check_kv_heads", "check_layers", "check_model"]
+__all__ = ["INNER", "attention_modules", "kv_head_numbers", "layer_numbers", "recordable_modules"]
 
 INNER = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
 """Attention implementations that can do the work inside the recorder."""
@@ -12,7 +12,7 @@ INNER = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
 DROPOUTS = ("attention_dropout", "dropout", "hidden_dropout", "layerdrop")
 
 
-def check_model(model):
+def recordable_modules(model):
     """Refuse a model whose attention cannot be captured faithfully; return its attention modules.
 
     Parameters
@@ -35,18 +35,16 @@ def check_model(model):
     """
     if not isinstance(model, require("transformers").PreTrainedModel):
         raise BadArgument(
-            "only a transformers model can be recorded",
-            where="model",
+            "model must be a transformers model or the result of load_model",
             got=type(model).__name__,
-            expected="a PreTrainedModel or the result of load_model",
         )
-    _check_family(model)
-    _check_inner(model)
-    _refuse_dropout(model)
+    _require_family(model)
+    _require_inner(model)
+    _require_no_dropout(model)
     return attention_modules(model)
 
 
-def _check_family(model):
+def _require_family(model):
     family = model.config.model_type
     if family in FAMILIES and not getattr(model.config, "is_encoder_decoder", False):
         return
@@ -61,7 +59,7 @@ def _check_family(model):
     )
 
 
-def _check_inner(model):
+def _require_inner(model):
     config, inner = model.config, model.config._attn_implementation
     if inner not in INNER:
         raise UnsupportedModel(
@@ -114,7 +112,7 @@ def attention_modules(model):
     return dict(sorted(found, key=lambda item: item[0]))
 
 
-def check_layers(layers, count):
+def layer_numbers(layers, count):
     """The layer numbers to record, ascending; None means all ``count`` of them.
 
     Raises
@@ -127,13 +125,13 @@ def check_layers(layers, count):
     return _chosen(layers, count, "layers", "layer")
 
 
-def check_kv_heads(kv_heads, count):
+def kv_head_numbers(kv_heads, count):
     """The kv_heads to record, ascending; None means all ``count`` of them.
 
     Raises
     ------
     BadArgument, OutOfRange
-        As :func:`check_layers` does.
+        As :func:`layer_numbers` does.
     """
     return _chosen(kv_heads, count, "kv_heads", "kv_head")
 
@@ -145,22 +143,17 @@ def _chosen(numbers, count, plural, singular):
         wanted = sorted({number.__index__() for number in numbers})
     except (TypeError, AttributeError):
         raise BadArgument(
-            f"{plural} must be integers", where=plural, got=numbers, expected="such as [0, 10, 20]"
+            f"{plural} must be whole numbers, such as [0, 10, 20]", got=numbers
         ) from None
     if not wanted:
-        raise BadArgument(f"no {singular} is asked for", where=plural)
+        raise BadArgument(f"{plural} must name at least one {singular}, or be None for all")
     for number in wanted:
         if not 0 <= number < count:
-            raise OutOfRange(
-                f"the model has no such {singular}",
-                where=plural,
-                got=number,
-                expected=f"0 to {count - 1}",
-            )
+            raise OutOfRange(f"{plural} must be 0 to {count - 1} in this model", got=number)
     return tuple(wanted)
 
 
-def _refuse_dropout(model):
+def _require_no_dropout(model):
     """Under dropout the outputs, and so all deeper queries and keys, are a random draw."""
     torch = require("torch")
     for name, module in model.named_modules():

@@ -1,10 +1,12 @@
-"""Captured rows gathered into segments of a useful size."""
+"""Captured rows gathered into segments of a useful size, which a thread writes."""
 
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SEGMENT_BYTES", "SegmentBuffer", "as_numpy", "to_storage"]
+__all__ = ["BackgroundWriter", "SEGMENT_BYTES", "SegmentBuffer", "as_numpy", "to_storage"]
 
 SEGMENT_BYTES = 8 << 20
 """A segment is written once this much is buffered: small enough that writing overlaps with the
@@ -12,7 +14,7 @@ layers still to come, large enough that a long recording makes hundreds of files
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Rows:
     """Rows ``start .. stop`` of one layer: arrays [heads, n, d] by kind, ``lo`` and ``hi`` [n]."""
 
     start: int
@@ -21,7 +23,7 @@ class Chunk:
 
 
 class SegmentBuffer:
-    """Chunks of every layer until they make a segment.
+    """Rows of every layer until they make a segment.
 
     Parameters
     ----------
@@ -33,11 +35,11 @@ class SegmentBuffer:
 
     def __init__(self, emit, dtype):
         self._emit, self._dtype = emit, dtype
-        self._chunks, self._bytes = {}, 0
+        self._rows, self._bytes = {}, 0
 
     def add(self, layer, start, stop, arrays):
         """Append rows of a layer, which follow those added before; flush when there is enough."""
-        self._chunks.setdefault(layer, []).append(Chunk(start, stop, arrays))
+        self._rows.setdefault(layer, []).append(Rows(start, stop, arrays))
         self._bytes += sum(array.nbytes for array in arrays.values())
         if self._bytes >= SEGMENT_BYTES:
             self.flush()
@@ -45,17 +47,17 @@ class SegmentBuffer:
     def flush(self):
         """Queue everything buffered: one segment for all layers with the same token range."""
         ranges = {}
-        for layer, chunks in self._chunks.items():
-            ranges.setdefault((chunks[0].start, chunks[-1].stop), []).append(layer)
+        for layer, parts in self._rows.items():
+            ranges.setdefault((parts[0].start, parts[-1].stop), []).append(layer)
         for (start, stop), layers in ranges.items():
             tensors, dtypes = {}, {}
             for layer in layers:
-                for kind, array in _joined(self._chunks[layer]).items():
+                for kind, array in _joined(self._rows[layer]).items():
                     tensors[f"{layer}.{kind}"] = array
                     if kind not in ("lo", "hi"):
                         dtypes[f"{layer}.{kind}"] = self._dtype
             self._emit(tensors, start=start, stop=stop, layers=layers, dtypes=dtypes)
-        self._chunks, self._bytes = {}, 0
+        self._rows, self._bytes = {}, 0
 
 
 def to_storage(tensor, dtype, device="cpu"):
@@ -79,13 +81,49 @@ def as_numpy(tensor):
     return tensor.numpy()
 
 
-def _joined(chunks):
-    """Arrays of consecutive chunks, joined along the token axis."""
-    if len(chunks) == 1:
-        return chunks[0].arrays
+def _joined(parts):
+    """Arrays of consecutive rows, joined along the token axis."""
+    if len(parts) == 1:
+        return parts[0].arrays
     return {
         kind: np.concatenate(
-            [chunk.arrays[kind] for chunk in chunks], axis=0 if kind in ("lo", "hi") else 1
+            [part.arrays[kind] for part in parts], axis=0 if kind in ("lo", "hi") else 1
         )
-        for kind in chunks[0].arrays
+        for kind in parts[0].arrays
     }
+
+
+QUEUE = 2
+"""Segments that may wait; a slow disk then holds the model back instead of filling memory."""
+
+
+class BackgroundWriter:
+    """Hands segments to their :class:`~h2o_theory.trace.TraceWriter` in order, one at a time.
+
+    A failed write surfaces at the next :meth:`add` or at :meth:`finish`. Leaving the context
+    waits for the segment being written and drops the others.
+    """
+
+    def __init__(self):
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="h2o-theory-writer")
+        self._waiting = deque()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def add(self, writer, tensors, **details):
+        """Queue one segment for a writer, with the arguments of its ``add_segment``."""
+        while len(self._waiting) >= QUEUE:
+            self._collect()
+        self._waiting.append(self._pool.submit(writer.add_segment, tensors, **details))
+
+    def finish(self):
+        """Wait until every queued segment is on disk."""
+        while self._waiting:
+            self._collect()
+
+    def _collect(self):
+        self._waiting.popleft().result()

@@ -2,9 +2,20 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from h2o_theory.errors import RecordingRefused, UnsupportedModel
 
-__all__ = ["Arithmetic", "Call", "arithmetic_of", "cut", "refuse_non_finite", "refuse_options"]
+__all__ = [
+    "LayerArithmetic",
+    "Call",
+    "Heads",
+    "arithmetic_of",
+    "call_of",
+    "cut",
+    "require_finite",
+    "require_options",
+]
 
 DROPPED = {
     "sdpa": {
@@ -17,7 +28,7 @@ DROPPED = {
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class LayerArithmetic:
     """How a layer turns queries and keys into attention.
 
     Attributes
@@ -54,7 +65,7 @@ class Call:
         Visible interval of each row, in positions.
     inner : str
         The implementation that computed the output.
-    arithmetic : Arithmetic
+    arithmetic : LayerArithmetic
     """
 
     layer: int
@@ -68,7 +79,7 @@ class Call:
     lo: object
     hi: object
     inner: str
-    arithmetic: Arithmetic
+    arithmetic: LayerArithmetic
 
     def new(self, tensor):
         """The columns of ``key`` or ``value`` that belong to this call's rows."""
@@ -88,7 +99,7 @@ def cut(tensor, chosen, dim):
 def arithmetic_of(options):
     """What the options of an attention call say of its arithmetic."""
     sinks = options.get("s_aux")
-    return Arithmetic(
+    return LayerArithmetic(
         scaling=float(options["scaling"]),
         softcap=options.get("softcap"),
         sinks=None if sinks is None else sinks.detach(),
@@ -96,7 +107,7 @@ def arithmetic_of(options):
     )
 
 
-def refuse_options(where, inner, options):
+def require_options(where, inner, options):
     """Refuse arithmetic that a trace does not hold, or that the inner attention would drop."""
     if options.get("position_bias") is not None:
         raise UnsupportedModel(
@@ -118,7 +129,7 @@ def refuse_options(where, inner, options):
         )
 
 
-def refuse_non_finite(layer, stored, dtype):
+def require_finite(layer, stored, dtype):
     """Refuse tensors (a dict by kind, in their storage dtype) with NaN or infinity."""
     import torch
 
@@ -131,3 +142,30 @@ def refuse_non_finite(layer, stored, dtype):
                 where=f"layer {layer}, {kind}",
                 expected=f"finite numbers that fit {dtype}",
             )
+
+
+class Heads:
+    """Which of a layer's heads are recorded: the chosen kv_heads and the query heads they serve."""
+
+    def __init__(self, chosen, q_heads, kv_heads):
+        group = q_heads // kv_heads
+        self.kv = np.array(chosen)
+        self.q = (self.kv[:, None] * group + np.arange(group)).ravel()
+
+
+def call_of(layer, spot, heads, query, key, value, output, inner, arithmetic):
+    """The chosen heads and the tokens (no padding) of one sequence's part of a call."""
+    return Call(
+        layer=layer,
+        start=spot.start,
+        stop=spot.stop,
+        base=spot.base,
+        query=cut(cut(query, heads.q, 0), spot.rows, 1),
+        key=cut(cut(key, heads.kv, 0), spot.columns, 1),
+        value=cut(cut(value, heads.kv, 0), spot.columns, 1),
+        output=cut(cut(output, spot.rows, 0), heads.q, 1),
+        lo=spot.lo,
+        hi=spot.hi,
+        inner=inner,
+        arithmetic=arithmetic,
+    )

@@ -5,16 +5,20 @@ import time
 from functools import partial
 from pathlib import Path
 
-from h2o_theory.recorder.admission import check_model
-from h2o_theory.recorder.background import BackgroundWriter
+from h2o_theory.recorder.admission import recordable_modules
+from h2o_theory.recorder.buffer import BackgroundWriter
 from h2o_theory.recorder.destinations import Destinations
 from h2o_theory.recorder.models import LoadedModel
-from h2o_theory.recorder.plan import planned_spec
 from h2o_theory.recorder.provenance import describe_sequence
 from h2o_theory.recorder.recording import Recording, report_of
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.session import Session
-from h2o_theory.recorder.settings import CHECK_ROWS, check_arguments, choose_settings
+from h2o_theory.recorder.settings import (
+    CHECK_ROWS,
+    choose_settings,
+    planned_spec,
+    require_arguments,
+)
 
 __all__ = ["record"]
 
@@ -27,15 +31,15 @@ def record(
     layers=None,
     kv_heads=None,
     store="qkv",
-    dtype="model",
+    store_dtype="model",
     tokens=None,
     prompt_length=None,
     generation=None,
     tokenizer=None,
-    text=None,
+    text_provenance=None,
     token_strings=False,
     self_check_rows=CHECK_ROWS,
-    provenance=None,
+    model_provenance=None,
     overwrite=False,
     resume=False,
     progress=None,
@@ -47,7 +51,7 @@ def record(
     copied on the way. Logits are bit for bit those without recording. No attention matrix is
     built: memory and disk grow with T d, not with T^2.
 
-    One sequence or one batch of them: in one pass, in chunks, or prompts and generated tokens
+    One sequence or one batch of them: in one pass, in pieces, or prompts and generated tokens
     with a growing KV cache. Of a batch each sequence becomes a trace of its own, ``out/000000``,
     ``out/000001``, ..., without its padding, left or right: a row that the model's mask hides
     from itself is padding. What generation feeds to a sequence that has ended is dropped too.
@@ -70,7 +74,7 @@ def record(
     store : {"qkv", "qk", "attention"}
         Without values the trace is smaller and has no output error. "attention" stores the rows
         themselves and values instead of queries and keys, O(T^2) bytes per head.
-    dtype : {"model", "float32", "float16", "bfloat16"}
+    store_dtype : {"model", "float32", "float16", "bfloat16"}
         Storage dtype; the model's own by default, which loses nothing (for attention rows
         float32). What a coarser one loses is measured on the checked rows and reported, but for
         attention rows.
@@ -80,16 +84,17 @@ def record(
     prompt_length : int, optional
         Tokens that were given rather than generated; those of the first pass by default.
     generation : dict, optional
-        How further tokens are chosen, noted in the trace, as ``Generation.describe()`` gives it.
+        How further tokens are chosen, noted in the trace, as
+        ``GenerationSettings.describe()`` gives it.
     tokenizer : transformers tokenizer, optional
         Needed for ``token_strings``; that of a LoadedModel by default.
-    text : dict, optional
+    text_provenance : dict, optional
         Provenance of the text, such as ``{"name": ...}``.
     token_strings : bool
         Store each token as the tokenizer decodes it on its own; off, a trace holds token ids only.
     self_check_rows : int
         Rows to recompute per call and layer, at least 1.
-    provenance : dict, optional
+    model_provenance : dict, optional
         Entries for the trace's description of the model, over those found in the model.
     overwrite : bool
         Replace a trace at ``out``, at the very end.
@@ -122,15 +127,16 @@ def record(
     """
     if isinstance(model, LoadedModel):
         tokenizer = tokenizer or model.tokenizer
-        provenance = {**model.provenance(), **(provenance or {})}
+        model_provenance = {**model.provenance(), **(model_provenance or {})}
         model = model.model
-    check_arguments(
-        store=store, dtype=dtype, self_check_rows=self_check_rows, token_strings=token_strings,
-        tokenizer=tokenizer, tokens=tokens, prompt_length=prompt_length,
+    require_arguments(
+        store=store, store_dtype=store_dtype, self_check_rows=self_check_rows,
+        token_strings=token_strings, tokenizer=tokenizer, tokens=tokens,
+        prompt_length=prompt_length,
     )  # fmt: skip
-    modules = check_model(model)
+    modules = recordable_modules(model)
     settings = choose_settings(
-        model, layers=layers, kv_heads=kv_heads, store=store, dtype=dtype,
+        model, layers=layers, kv_heads=kv_heads, store=store, store_dtype=store_dtype,
         check_rows=self_check_rows, progress=progress, expected=tokens,
     )  # fmt: skip
     inner = model.config._attn_implementation
@@ -148,7 +154,8 @@ def record(
         session.finish()
         queue.finish()
         describe = partial(
-            describe_sequence, model, inner, session, text=text or {}, provenance=provenance or {},
+            describe_sequence, model, inner, session, text_provenance=text_provenance or {},
+            model_provenance=model_provenance or {},
             prompt_length=prompt_length, generation=generation or {},
             tokenizer=tokenizer if token_strings else None,
         )  # fmt: skip

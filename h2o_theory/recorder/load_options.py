@@ -6,7 +6,7 @@ from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.recorder.admission import INNER
 
-__all__ = ["DTYPES", "check_device", "load_options"]
+__all__ = ["DTYPES", "require_device", "load_options"]
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -30,24 +30,24 @@ def load_options(device, dtype, attention):
         If accelerate or the package of flash attention is needed and not installed.
     """
     if dtype not in DTYPES:
-        raise BadArgument("unknown dtype", where="dtype", got=dtype, expected=" or ".join(DTYPES))
+        raise BadArgument(f"dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}", got=dtype)
     torch = require("torch")
     options = {"dtype": getattr(torch, dtype)}
     if device == "auto":
         options["device_map"] = "auto"
     else:
-        check_device(device)
+        require_device(device)
         if torch.device(device).type != "cpu":
             options["device_map"] = {"": device}
     if "device_map" in options:
         require("accelerate")
     if attention is not None:
-        _check_attention(attention)
+        _require_attention(attention)
         options["attn_implementation"] = attention
     return options
 
 
-def check_device(device):
+def require_device(device):
     """Refuse a device on which torch cannot put a number; raises BadArgument."""
     torch = require("torch")
     try:
@@ -56,20 +56,15 @@ def check_device(device):
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         raise BadArgument(
-            "the device cannot be used",
-            where="device",
+            "device must be cpu, auto or an accelerator that torch sees, such as cuda",
             got=f"{device} ({str(error).splitlines()[0]})",
-            expected="cpu, auto, or an accelerator that torch sees, such as cuda",
         ) from None
 
 
-def _check_attention(attention):
+def _require_attention(attention):
     if attention not in INNER:
         raise BadArgument(
-            "no such attention implementation",
-            where="attention",
-            got=attention,
-            expected=" or ".join(INNER),
+            f"attention must be {', '.join(INNER[:-1])} or {INNER[-1]}", got=attention
         )
     package = FLASH_PACKAGES.get(attention)
     if package is not None and importlib.util.find_spec(package) is None:

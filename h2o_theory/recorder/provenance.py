@@ -25,7 +25,16 @@ def describe_model(model, inner, dtype):
 
 
 def describe_sequence(
-    model, inner, session, index, *, text, provenance, prompt_length, generation, tokenizer
+    model,
+    inner,
+    session,
+    index,
+    *,
+    text_provenance,
+    model_provenance,
+    prompt_length,
+    generation,
+    tokenizer,
 ):
     """The spec of one sequence of a finished session.
 
@@ -38,8 +47,8 @@ def describe_sequence(
         After its last pass.
     index : int
         Which of the session's sequences.
-    text, provenance : dict
-        ``provenance`` wins over what is found in the model.
+    text_provenance, model_provenance : dict
+        ``model_provenance`` wins over what is found in the model.
     prompt_length : int or None
         None for the tokens of the first pass.
     generation : dict
@@ -52,7 +61,11 @@ def describe_sequence(
     """
     settings, sequence = session.settings, session.sequences[index]
     if len(session.sequences) > 1:
-        text = {**text, "sequence": index, "sequences": len(session.sequences)}
+        text_provenance = {
+            **text_provenance,
+            "sequence": index,
+            "sequences": len(session.sequences),
+        }
     strings = None
     if tokenizer is not None:
         strings = tuple(tokenizer.decode([token]) for token in sequence.token_ids)
@@ -60,11 +73,11 @@ def describe_sequence(
         tokens=len(sequence.token_ids),
         layers=tuple(session.layer_specs[layer] for layer in settings.layers),
         content="attention" if settings.store == "attention" else "qkv",
-        dtype=settings.dtype,
-        model={**describe_model(model, inner, settings.model_dtype), **provenance},
+        dtype=settings.store_dtype,
+        model={**describe_model(model, inner, settings.model_dtype), **model_provenance},
         token_ids=tuple(sequence.token_ids),
         token_strings=strings,
-        text=text,
+        text=text_provenance,
         prompt_length=sequence.prompt_length if prompt_length is None else prompt_length,
         generation=generation,
         versions={

@@ -38,7 +38,7 @@ def attend(module, query, key, value, attention_mask, **options):
     session = _sessions.get(module)
     if session is None:
         return function(module, query, key, value, attention_mask, **options)
-    session.check_call(module.layer_idx, query, key, inner, options)
+    session.require_call(module.layer_idx, query, key, inner, options)
     causal = options.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     call = {
@@ -72,7 +72,7 @@ def intercepted(model, modules, session):
     model : transformers.PreTrainedModel
     modules : iterable of torch.nn.Module
         The attention modules to record. The model's other layers pass through untouched.
-    session : object with ``check_call`` and either ``capture`` or ``compute``
+    session : object with ``require_call`` and either ``capture`` or ``compute``
 
     Raises
     ------

@@ -4,7 +4,7 @@ import numpy as np
 
 from h2o_theory.attention import attention_rows
 from h2o_theory.recorder.buffer import SegmentBuffer, as_numpy, to_storage
-from h2o_theory.recorder.call import refuse_non_finite
+from h2o_theory.recorder.call import require_finite
 from h2o_theory.recorder.selfcheck import SelfCheck
 
 __all__ = ["PACK_ROWS", "Sequence", "packed_rows"]
@@ -35,15 +35,15 @@ class Sequence:
         self._settings = settings
         # Rows are computed from the tensors as captured, so those are what is checked.
         rows = settings.store == "attention"
-        self._dtype = settings.model_dtype if rows else settings.dtype
+        self._dtype = settings.model_dtype if rows else settings.store_dtype
         self.checks = SelfCheck(settings.model_dtype, self._dtype, settings.check_rows)
-        self._buffer = SegmentBuffer(emit, settings.dtype)
+        self._buffer = SegmentBuffer(emit, settings.store_dtype)
 
     def add(self, call):
         """Bring a call of this sequence to storage form, check that, and keep its new rows."""
         parts = {"q": call.query, "k": call.new(call.key), "v": call.new(call.value)}
         stored = {kind: to_storage(part, self._dtype) for kind, part in parts.items()}
-        refuse_non_finite(call.layer, stored, self._dtype)
+        require_finite(call.layer, stored, self._dtype)
         self.checks.check(call, stored)
         if self._settings.store == "attention":
             self._add_attention(call, stored["v"])
@@ -55,13 +55,13 @@ class Sequence:
     def _add_attention(self, call, values):
         import torch
 
-        values = to_storage(values, self._settings.dtype)
-        refuse_non_finite(call.layer, {"v": values}, self._settings.dtype)
+        values = to_storage(values, self._settings.store_dtype)
+        require_finite(call.layer, {"v": values}, self._settings.store_dtype)
         values = as_numpy(values)
         for start in range(call.start, call.stop, PACK_ROWS):
             stop = min(start + PACK_ROWS, call.stop)
             rows = torch.from_numpy(packed_rows(call, start, stop))
-            rows = to_storage(rows, self._settings.dtype)
+            rows = to_storage(rows, self._settings.store_dtype)
             part = values[:, start - call.start : stop - call.start]
             self._buffer.add(call.layer, start, stop, {"p": as_numpy(rows), "v": part})
 

@@ -7,11 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
-from h2o_theory.recorder.call import arithmetic_of, cut, refuse_options
-from h2o_theory.recorder.call_parts import Heads, call_of
-from h2o_theory.recorder.history import History
-from h2o_theory.recorder.placement import ONE_SEQUENCE, place
-from h2o_theory.recorder.progress import step
+from h2o_theory.recorder.call import Heads, arithmetic_of, call_of, cut, require_options
+from h2o_theory.recorder.placement import ONE_SEQUENCE, History, place
 from h2o_theory.recorder.sequence import Sequence
 from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
@@ -104,10 +101,10 @@ class Session:
             if ended and self._ids[index, 0] in self.settings.padding:
                 self._ended[index] = True
 
-    def check_call(self, layer, query, key, inner, options):
+    def require_call(self, layer, query, key, inner, options):
         """Refuse a call that a trace cannot reproduce, before it runs."""
         with self._noting_failure():
-            refuse_options(f"layer {layer}", inner, options)
+            require_options(f"layer {layer}", inner, options)
             if key.shape[1] <= self.settings.kv_heads[-1]:
                 raise RecordingRefused(
                     "the layer has fewer kv_heads than the model's configuration says",
@@ -245,3 +242,32 @@ class Session:
         told = step(self.pass_lengths, self._reached.values(), self.settings.expected)
         if told is not None:
             self.settings.progress(*told)
+
+
+def step(pass_lengths, reached, expected):
+    """What to tell after a layer has reported.
+
+    Parameters
+    ----------
+    pass_lengths : list of int
+        Tokens of each pass so far.
+    reached : collection of int
+        Tokens that each recorded layer has reported.
+    expected : int or None
+        Tokens there will be, where that is known.
+
+    Returns
+    -------
+    tuple (done, total, label) or None
+        Layers of a pass over several tokens; for single-token passes the tokens from the first
+        of them on, once all layers have reported, and None until then.
+    """
+    stop, rows = sum(pass_lengths), pass_lengths[-1]
+    done = sum(at == stop for at in reached)
+    if rows > 1:
+        return done, len(reached), f"tokens {stop - rows} to {stop - 1}, layers"
+    if done < len(reached):
+        return None
+    before = sum(pass_lengths[: pass_lengths.index(1)])
+    total = stop if expected is None else max(stop, expected)
+    return stop - before, total - before, "tokens one at a time"

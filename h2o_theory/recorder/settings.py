@@ -1,13 +1,77 @@
-"""What to record of a model and how strictly to check it."""
+"""What to record of a model, how strictly to check it, and what that will write."""
 
 from dataclasses import dataclass
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.recorder.admission import check_kv_heads, check_layers
+from h2o_theory.recorder.admission import kv_head_numbers, layer_numbers
 from h2o_theory.recorder.load_options import DTYPES
-from h2o_theory.recorder.plan import geometry
+from h2o_theory.trace import LayerSpec, TraceSpec
 
-__all__ = ["CHECK_ROWS", "STORES", "Settings", "check_arguments", "choose_settings"]
+__all__ = [
+    "CHECK_ROWS",
+    "Geometry",
+    "STORES",
+    "Settings",
+    "require_arguments",
+    "choose_settings",
+    "geometry",
+    "planned_spec",
+]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Heads of every layer of a model: their numbers and the width of a key and a value."""
+
+    q_heads: int
+    kv_heads: int
+    head_dim: int
+
+
+def geometry(config):
+    """The :class:`Geometry` of a config of a recordable family."""
+    q_heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or q_heads
+    if getattr(config, "multi_query", False):
+        kv_heads = 1
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // q_heads
+    return Geometry(q_heads, kv_heads, head_dim)
+
+
+def planned_spec(config, settings, tokens, **details):
+    """The spec of a sequence that is about to be recorded, as far as its size depends on it.
+
+    Parameters
+    ----------
+    config : transformers.PreTrainedConfig
+    settings : Settings
+    tokens : int or None
+        Length of the sequence; None if it is not known beforehand.
+    **details
+        What else is known of the spec, such as ``token_ids``.
+
+    Returns
+    -------
+    TraceSpec
+        With the shapes and dtype of the trace to come; scaling, softcap and sinks are those of
+        the finished trace's own spec and not stated here.
+    """
+    shape, heads = geometry(config), settings.kv_heads
+    layers = tuple(
+        LayerSpec(
+            layer=layer,
+            q_heads=len(heads) * (shape.q_heads // shape.kv_heads),
+            kv_heads=len(heads),
+            head_dim=0 if settings.store == "attention" else shape.head_dim,
+            value_dim=0 if settings.store == "qk" else shape.head_dim,
+            scaling=1.0,
+            kv_head_ids=heads,
+        )
+        for layer in settings.layers
+    )
+    content = "attention" if settings.store == "attention" else "qkv"
+    return TraceSpec(tokens, layers, content, settings.store_dtype, **details)
+
 
 STORES = ("qkv", "qk", "attention")
 
@@ -23,7 +87,7 @@ class Settings:
     ----------
     layers, kv_heads : tuple of int
     store : {"qkv", "qk", "attention"}
-    model_dtype, dtype : str
+    model_dtype, store_dtype : str
         Dtype of the model's tensors and of the stored ones.
     check_rows : int
         Rows recomputed per call and layer.
@@ -40,7 +104,7 @@ class Settings:
     kv_heads: tuple
     store: str
     model_dtype: str
-    dtype: str
+    store_dtype: str
     check_rows: int
     end_tokens: frozenset = frozenset()
     padding: frozenset = frozenset()
@@ -48,32 +112,28 @@ class Settings:
     expected: int | None = None
 
 
-def check_arguments(
-    *, store, dtype, self_check_rows, token_strings, tokenizer, tokens, prompt_length
+def require_arguments(
+    *, store, store_dtype, self_check_rows, token_strings, tokenizer, tokens, prompt_length
 ):
     """Refuse arguments of ``record`` that are wrong for any model; raises BadArgument."""
     for name, number in (("tokens", tokens), ("prompt_length", prompt_length)):
         if number is not None and (not isinstance(number, int) or number < 1):
             raise BadArgument(
-                "a number of tokens is needed", where=name, got=number, expected="None or from 1"
+                f"{name} must be None or a whole number, at least 1", got=repr(number)
             )
     if store not in STORES:
-        raise BadArgument("unknown content", where="store", got=store, expected=" or ".join(STORES))
-    if dtype not in ("model", *DTYPES):
+        raise BadArgument("store must be qkv, qk or attention", got=store)
+    if store_dtype not in ("model", *DTYPES):
         raise BadArgument(
-            "unknown dtype", where="dtype", got=dtype, expected=" or ".join(("model", *DTYPES))
+            f"store_dtype must be model, {', '.join(DTYPES[:-1])} or {DTYPES[-1]}",
+            got=store_dtype,
         )
     if not isinstance(self_check_rows, int) or self_check_rows < 1:
         raise BadArgument(
-            "at least one row must be checked",
-            where="self_check_rows",
-            got=self_check_rows,
-            expected="an integer from 1",
+            "self_check_rows must be a whole number, at least 1", got=repr(self_check_rows)
         )
     if token_strings and tokenizer is None:
-        raise BadArgument(
-            "token strings need a tokenizer", where="token_strings", hint="Pass tokenizer="
-        )
+        raise BadArgument("token_strings=True needs a tokenizer", hint="Pass tokenizer=")
 
 
 def choose_settings(
@@ -82,7 +142,7 @@ def choose_settings(
     layers=None,
     kv_heads=None,
     store="qkv",
-    dtype="model",
+    store_dtype="model",
     check_rows=CHECK_ROWS,
     progress=None,
     expected=None,
@@ -96,23 +156,20 @@ def choose_settings(
     own = str(model.dtype).removeprefix("torch.")
     if own not in DTYPES:
         raise BadArgument(
-            "the model's dtype cannot be recorded",
-            where="model",
-            got=own,
-            expected=" or ".join(DTYPES),
+            f"the model's dtype must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}", got=own
         )
-    if dtype == "model":
-        dtype = "float32" if store == "attention" else own
+    if store_dtype == "model":
+        store_dtype = "float32" if store == "attention" else own
     generation = getattr(model, "generation_config", None)
     ends = getattr(generation, "eos_token_id", None)
     ends = frozenset([ends] if isinstance(ends, int) else ends or ())
     padding = getattr(generation, "pad_token_id", None)
     return Settings(
-        layers=check_layers(layers, model.config.num_hidden_layers),
-        kv_heads=check_kv_heads(kv_heads, geometry(model.config).kv_heads),
+        layers=layer_numbers(layers, model.config.num_hidden_layers),
+        kv_heads=kv_head_numbers(kv_heads, geometry(model.config).kv_heads),
         store=store,
         model_dtype=own,
-        dtype=dtype,
+        store_dtype=store_dtype,
         check_rows=check_rows,
         end_tokens=ends,
         padding=ends if padding is None else frozenset([padding]),

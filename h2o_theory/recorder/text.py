@@ -4,8 +4,8 @@ from pathlib import Path
 
 from h2o_theory.recorder.capture import record
 from h2o_theory.recorder.destinations import sequence_folder
-from h2o_theory.recorder.encode import encode, encode_all
-from h2o_theory.recorder.passes import check_chunk, generate, prefill
+from h2o_theory.recorder.passes import generate, prefill, require_piece
+from h2o_theory.recorder.reading import encode, encode_all
 from h2o_theory.recorder.text_plans import (
     is_present,
     missing_plans,
@@ -26,7 +26,7 @@ def record_text(
     *,
     tokenizer=None,
     text_name="text",
-    chunk=None,
+    piece=None,
     generation=None,
     **options,
 ):
@@ -44,10 +44,10 @@ def record_text(
         That of the LoadedModel by default.
     text_name : str
         What the trace calls the text.
-    chunk : int, optional
-        Tokens per pass: memory is then bounded by the chunk, apart from the KV cache. All in one
+    piece : int, optional
+        Tokens per pass: memory is then bounded by the piece, apart from the KV cache. All in one
         pass by default.
-    generation : Generation, optional
+    generation : GenerationSettings, optional
         Tokens to generate after the text, which is then the prompt; none by default.
     **options
         Passed on to :func:`~h2o_theory.recorder.capture.record`.
@@ -69,7 +69,7 @@ def record_text(
     ids = encode(tokenizer, text, tokens, text_name)
     (plan,) = plan_sequences(model, [ids], generation, options)
     source = {"name": text_name, "characters": len(text)}
-    return _record_plan(model, plan, out, source, tokenizer, chunk, generation, options)
+    return _record_plan(model, plan, out, source, tokenizer, piece, generation, options)
 
 
 def record_texts(
@@ -79,8 +79,8 @@ def record_texts(
     out,
     *,
     tokenizer=None,
-    name="texts",
-    chunk=None,
+    text_name="texts",
+    piece=None,
     generation=None,
     resume=False,
     progress=None,
@@ -90,14 +90,14 @@ def record_texts(
 
     Parameters
     ----------
-    model, tokenizer, chunk, generation, **options
+    model, tokenizer, piece, generation, **options
         As for :func:`record_text`.
     texts : list of str
     tokens : int or None
         Tokens to record of each text at most; None for whole texts.
     out : path
         The parent folder of the traces.
-    name : str
+    text_name : str
         What the traces call the collection of texts.
     resume : bool
         Skip texts whose trace is finished, and go on with one that is not. A finished one must
@@ -118,8 +118,9 @@ def record_texts(
         As :func:`record_text` does. All texts are tokenised, and their length against the model's
         context and the disk's room for all of them checked, before the first is recorded.
     """
-    tokenizer, chunk = tokenizer_of(model, tokenizer), check_chunk(chunk)
-    sequences = encode_all(tokenizer, texts, tokens, name)
+    tokenizer = tokenizer_of(model, tokenizer)
+    require_piece(piece)
+    sequences = encode_all(tokenizer, texts, tokens, text_name)
     plans = plan_sequences(model, sequences, generation, options)
     if not resume:
         require_free(out)
@@ -129,26 +130,27 @@ def record_texts(
         folder = sequence_folder(out, index)
         if is_present(folder, plan):
             continue
-        source = {"name": name, "characters": len(text)}
+        source = {"name": text_name, "characters": len(text)}
         source |= {"sequence": index, "sequences": len(texts)}
         told = _prefixed(progress, f"text {index + 1} of {len(texts)}, ")
         more = {**options, "progress": told, "resume": resume}
         recordings.append(
-            _record_plan(model, plan, folder, source, tokenizer, chunk, generation, more)
+            _record_plan(model, plan, folder, source, tokenizer, piece, generation, more)
         )
     return recordings
 
 
-def _record_plan(model, plan, out, source, tokenizer, chunk, generation, options):
-    network, chunk, ids = network_of(model), check_chunk(chunk), list(plan.token_ids)
+def _record_plan(model, plan, out, source, tokenizer, piece, generation, options):
+    require_piece(piece)
+    network, ids = network_of(model), list(plan.token_ids)
     with record(
-        model, out, tokenizer=tokenizer, text=source, tokens=plan.tokens, prompt_length=len(ids),
-        generation=plan.generation, **options,
+        model, out, tokenizer=tokenizer, text_provenance=source, tokens=plan.tokens,
+        prompt_length=len(ids), generation=plan.generation, **options,
     ) as recording:  # fmt: skip
         if generation:
-            generate(network, ids, generation, chunk)
+            generate(network, ids, generation, piece)
         else:
-            prefill(network, ids, chunk)
+            prefill(network, ids, piece)
     return recording
 
 

@@ -3,13 +3,12 @@
 import json
 
 from h2o_theory.errors import BadArgument, OutputExists
-from h2o_theory.recorder.admission import check_model
+from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.destinations import sequence_folder
-from h2o_theory.recorder.encode import encode, encode_all
 from h2o_theory.recorder.models import LoadedModel
-from h2o_theory.recorder.plan import planned_spec
 from h2o_theory.recorder.provenance import describe_model
-from h2o_theory.recorder.settings import choose_settings
+from h2o_theory.recorder.reading import encode, encode_all
+from h2o_theory.recorder.settings import choose_settings, planned_spec
 from h2o_theory.trace import open_trace
 
 __all__ = [
@@ -29,7 +28,7 @@ def plan_texts(
     *,
     several=True,
     tokenizer=None,
-    name="text",
+    text_name="text",
     generation=None,
     **options,
 ):
@@ -40,7 +39,7 @@ def plan_texts(
     several : bool
         Whether the texts go to :func:`~h2o_theory.recorder.record_texts` or the only one to
         :func:`~h2o_theory.recorder.record_text`.
-    model, texts, tokens, tokenizer, name, generation, **options
+    model, texts, tokens, tokenizer, text_name, generation, **options
         As for these.
 
     Returns
@@ -55,9 +54,9 @@ def plan_texts(
     """
     tokenizer = tokenizer_of(model, tokenizer)
     if not several:
-        sequences = [encode(tokenizer, texts[0], tokens, name)]
+        sequences = [encode(tokenizer, texts[0], tokens, text_name)]
     else:
-        sequences = encode_all(tokenizer, texts, tokens, name)
+        sequences = encode_all(tokenizer, texts, tokens, text_name)
     return plan_sequences(model, sequences, generation, options)
 
 
@@ -67,22 +66,20 @@ def plan_sequences(model, sequences, generation, options):
     ``options`` are those of :func:`~h2o_theory.recorder.record`.
     """
     network = network_of(model)
-    check_model(network)
-    asked = ("layers", "kv_heads", "store", "dtype")
+    recordable_modules(network)
+    asked = ("layers", "kv_heads", "store", "store_dtype")
     settings = choose_settings(network, **{key: options[key] for key in asked if key in options})
-    provenance = {**_origin(model), **(options.get("provenance") or {})}
+    provenance = {**_origin(model), **(options.get("model_provenance") or {})}
     found = describe_model(network, network.config._attn_implementation, settings.model_dtype)
     more = generation.new_tokens if generation else 0
     context = getattr(network.config, "max_position_embeddings", None)
     plans = []
     for index, ids in enumerate(sequences):
         if context is not None and len(ids) + more > context:
-            which = f", text {index + 1}" if len(sequences) > 1 else ""
+            which = f" of text {index + 1}" if len(sequences) > 1 else ""
             raise BadArgument(
-                "more tokens than the model's context",
-                where=f"tokens{which}",
+                f"the tokens{which} must fit the model's context of {context}",
                 got=len(ids) + more,
-                expected=f"at most {context}",
                 hint="Record the first of them with --tokens (tokens=)",
             )
         plans.append(
@@ -150,9 +147,7 @@ def tokenizer_of(model, tokenizer):
         tokenizer = model.tokenizer
     if tokenizer is None:
         raise BadArgument(
-            "a tokenizer is needed to read a text",
-            where="tokenizer",
-            got="none, and none beside the model",
+            "a text needs a tokenizer, and there is none beside the model",
             hint="Save one into the model's folder, or pass tokenizer=",
         )
     return tokenizer

@@ -5,7 +5,7 @@ from pathlib import Path
 from h2o_theory.figures import (
     association_figure,
     evolution_figure,
-    hitter_map_figure,
+    heavy_hitter_map_figure,
     layer_sparsity_figure,
     network_figure,
     overlap_figure,
@@ -20,7 +20,7 @@ __all__ = ["write_analysis"]
 
 _FIGURES = {
     "rank_mass": rank_mass_figure,
-    "heavy_hitters": hitter_map_figure,
+    "heavy_hitters": heavy_hitter_map_figure,
     "past_and_future": evolution_figure,
     "overlap": overlap_figure,
     "association": association_figure,

@@ -15,6 +15,7 @@ __all__ = [
     "LEAST_PAIRS",
     "Permutation",
     "kendall",
+    "partial_rank_correlation",
     "partial_spearman",
     "partial_permutation",
     "permutation_within",
@@ -122,6 +123,11 @@ def partial_spearman(
         if np.isfinite(again):
             drawn.append(again)
     return percentile_interval(_defined(value), drawn)
+
+
+def partial_rank_correlation(x: ArrayLike, y: ArrayLike, controls: ArrayLike) -> float:
+    """The value of :func:`partial_spearman` alone; the same errors."""
+    return _defined(_partial(*_usable(x, y, controls)))
 
 
 def partial_permutation(

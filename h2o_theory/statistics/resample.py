@@ -78,7 +78,14 @@ def percentile_interval(value: float, draws: ArrayLike) -> Interval:
     """The estimate with the 2.5 and 97.5 percentiles of its resampled values.
 
     The ends are widened to include the estimate, which a biased statistic can leave outside.
+
+    Raises
+    ------
+    NotEnoughData
+        If there is no resampled value: the statistic is undefined in every resample.
     """
+    if not len(draws):
+        raise NotEnoughData("not enough data for an interval: no resample has a value")
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(np.asarray(draws, dtype=float), [tail, 1 - tail])
     return Interval(float(value), float(min(low, value)), float(max(high, value)))

@@ -12,7 +12,7 @@ from h2o_theory.engine.head import Task
 from h2o_theory.engine.rows import sink_share
 from h2o_theory.errors import H2OTheoryError
 from h2o_theory.optimum import to_fixed_point
-from h2o_theory.policies import parse_policies
+from h2o_theory.policies import KnownSchedule, parse_policies
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.run import as_spec, unfinished
 from h2o_theory.sweep.store import CellStore
@@ -108,7 +108,7 @@ def _tasks(spec, first, todo, tokens):
         policy, budget = policies[cell.policy], min(cell.budget, tokens)
         if (cell.trace, cell.layer, cell.kv_head) != (first.trace, first.layer, first.kv_head):
             continue
-        if policy.name in ("full", "optimum") or set(policy.needs.split()) - {"rows", "positions"}:
+        if isinstance(policy, KnownSchedule) or set(policy.needs.split()) - {"rows", "positions"}:
             continue
         try:
             policy.describe(budget)

@@ -58,7 +58,7 @@ def _spliced(tensors, other, cut):
 
 
 def _does_not_see_evicted_columns(policy, rng):
-    if policy.kind != "online" or getattr(policy, "rows", "renormalised") == "raw":
+    if policy.kind != "online" or policy.rows == "raw":
         return
     rows = random_rows(rng, 1, 24)
     schedule = schedule_of(policy, rows, 7)
@@ -128,7 +128,7 @@ def _keeps_heads_apart(policy, rng):
 
     place = "three heads, replayed in two orders"
     _same(policy, "one head changes another", place, schedules((0, 1, 2)), schedules((2, 0, 1)))
-    if getattr(policy, "group", "mean") == "first":
+    if policy.group == "first":
         return
     rows, tensors = heads[0]
     swapped = dataclasses.replace(
@@ -159,7 +159,7 @@ def _starts_alike_raw_and_renormalised(policy, rng):
 
 
 def _serves_all_budgets_in_one_pass(policy, rng):
-    if not getattr(policy, "nested", False):
+    if not policy.nested:
         return
     if rows_depend_on_budget(policy):
         raise ContractBroken(

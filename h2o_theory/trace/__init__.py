@@ -1,6 +1,6 @@
 """The trace: recorded attention on disk, written beside and renamed, read lazily, never pickled."""
 
-from h2o_theory.trace.foreign import check_attention
+from h2o_theory.trace.foreign import attention_layers
 from h2o_theory.trace.importing import ImportReport, import_attention
 from h2o_theory.trace.places import holds_sequences, require_free
 from h2o_theory.trace.reader import Trace, open_trace
@@ -15,7 +15,7 @@ __all__ = [
     "Trace",
     "TraceSpec",
     "TraceWriter",
-    "check_attention",
+    "attention_layers",
     "header_allowance",
     "holds_sequences",
     "import_attention",

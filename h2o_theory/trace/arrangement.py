@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from h2o_theory.errors import InvalidAttention
-from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE
+from h2o_theory.trace.rows import ROW_SUM_TOLERANCE
 
 __all__ = ["Matrix", "Source", "arranged"]
 
@@ -98,7 +98,7 @@ def arranged(path, matrices):
     numbers = range(first.shape[0]) if stacked else [_number(m) for m in square]
     shapes = [first.shape[1:]] * first.shape[0] if stacked else [m.shape for m in square]
     shapes = [(1, *shape) if len(shape) == 3 else shape for shape in shapes]
-    _check_alike(path, square, numbers, shapes)
+    _require_alike(path, square, numbers, shapes)
     order = sorted(range(len(shapes)), key=lambda i: numbers[i])
 
     def arrays():
@@ -123,7 +123,7 @@ def _number(matrix):
     return int(found[0]) if len(found) == 1 else None
 
 
-def _check_alike(path, square, numbers, shapes):
+def _require_alike(path, square, numbers, shapes):
     names = ", ".join(m.name for m in square[:5])
     patterns = {re.sub(r"\d+", "#", m.name) for m in square}
     if len(square) > 1 and (len(patterns) > 1 or None in numbers):

@@ -5,12 +5,11 @@ from operator import index
 import numpy as np
 
 from h2o_theory.errors import BadArgument, InvalidAttention
-from h2o_theory.trace.packing import pack_rows
-from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
+from h2o_theory.trace.rows import ROW_SUM_TOLERANCE, largest_row_error, pack_rows
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
 
 __all__ = [
-    "check_attention",
+    "attention_layers",
     "kv_heads_by_layer",
     "per_layer",
     "row_blocks",
@@ -22,7 +21,7 @@ BLOCK_BYTES = 32 << 20
 """Rows of a layer looked at together take about this much in float64."""
 
 
-def check_attention(attention):
+def attention_layers(attention):
     """Refuse attention that is not, per layer, a stack of causal, row-stochastic matrices.
 
     Parameters
@@ -49,7 +48,7 @@ def check_attention(attention):
         )
     for layer, array in enumerate(layers):
         for start, rows in row_blocks(array):
-            check_rows(rows, start, layer=layer, dtype=array.dtype.name)
+            largest_row_error(rows, start, layer=layer, dtype=array.dtype.name)
     return layers
 
 
@@ -111,17 +110,14 @@ def trace_of_rows(attention, kv_heads, values, layers, model):
     ------
     InvalidAttention, BadArgument
     """
-    arrays = check_attention(attention)
+    arrays = attention_layers(attention)
     tokens, dtype = arrays[0].shape[1], arrays[0].dtype.name
     q_heads = [array.shape[0] for array in arrays]
     counts = kv_heads_by_layer(q_heads, kv_heads)
     layers = list(range(len(arrays))) if layers is None else [int(layer) for layer in layers]
     if len(layers) != len(arrays) or len(set(layers)) != len(arrays):
         raise BadArgument(
-            "one distinct number per layer is needed",
-            where="layers",
-            got=layers,
-            expected=f"{len(arrays)} numbers",
+            f"layers must be {len(arrays)} distinct numbers, one per layer", got=layers
         )
     tensors = {}
     for layer, array in zip(layers, arrays, strict=True):
@@ -134,10 +130,8 @@ def trace_of_rows(attention, kv_heads, values, layers, model):
         expected = {(len(arrays), count, tokens, value_dim) for count in counts}
         if not value_dim or {values.shape} != expected:
             raise BadArgument(
-                "values do not fit the attention",
-                where="values",
+                f"values must have the shape ({len(arrays)}, {counts[0]}, {tokens}, dv)",
                 got=values.shape,
-                expected=(len(arrays), counts[0], tokens, "dv"),
             )
         tensors |= {f"{layer}.v": part for layer, part in zip(layers, values, strict=True)}
     spec = rows_spec(tokens, dtype, layers, q_heads, counts, value_dim=value_dim, model=model)
@@ -163,9 +157,8 @@ def kv_heads_by_layer(q_heads, kv_heads):
     for heads, count in zip(q_heads, counts, strict=True):
         if count < 1 or heads % count:
             raise BadArgument(
-                "query heads do not divide into kv_heads",
-                where="kv_heads",
-                got=f"{heads} query heads, {count} kv_heads",
+                "kv_heads must divide the query heads of each layer",
+                got=f"{count} for {heads} query heads",
             )
     return counts
 
@@ -184,14 +177,12 @@ def per_layer(numbers, layers, where):
         numbers = [index(number) for number in numbers]
     except TypeError:
         raise BadArgument(
-            "an integer is needed, or one per layer", where=where, got=repr(numbers)
+            f"{where} must be a whole number, or one per layer", got=repr(numbers)
         ) from None
     if len(numbers) != layers:
         raise BadArgument(
-            f"one number of {where} per layer is needed",
-            where=where,
+            f"{where} must be one number, or one for each of {layers} layers",
             got=f"{len(numbers)} numbers",
-            expected=f"1 or {layers}",
         )
     return numbers
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace.foreign import kv_heads_by_layer, per_layer, row_blocks, rows_spec
-from h2o_theory.trace.packing import pack_rows
-from h2o_theory.trace.row_checks import ROW_SUM_TOLERANCE, check_rows
+from h2o_theory.trace.rows import ROW_SUM_TOLERANCE, largest_row_error, pack_rows
 from h2o_theory.trace.segments import to_float
 from h2o_theory.trace.sources import open_source
 from h2o_theory.trace.writer import TraceWriter
@@ -66,7 +65,7 @@ def import_attention(
     """Turn attention matrices from a file into a trace, or several sequences into one each.
 
     Rows are checked (finite, causal, not negative, summing to one within
-    :data:`~h2o_theory.trace.row_checks.ROW_SUM_TOLERANCE` of their dtype) and stored bit for bit
+    :data:`~h2o_theory.trace.rows.ROW_SUM_TOLERANCE` of their dtype) and stored bit for bit
     as they are; a reader rescales each row to sum to one in float64. There are no queries, keys
     or values in such a trace, so nothing that needs them, such as the output error.
 
@@ -154,7 +153,7 @@ def _add_layer(writer, layer, array, dtype, sinks):
     worst = 0.0
     for start, rows in row_blocks(array):
         numbers = to_float(rows, "BF16") if dtype == "bfloat16" else rows
-        worst = max(worst, check_rows(numbers, start, layer=layer, dtype=dtype, sinks=sinks))
+        worst = max(worst, largest_row_error(numbers, start, layer=layer, dtype=dtype, sinks=sinks))
         name = f"{layer}.p"
         writer.add_segment(
             {name: pack_rows(rows, start)},
@@ -171,14 +170,12 @@ def _kv_heads(found, kv_heads, group):
     if group is None:
         return kv_heads
     if kv_heads is not None:
-        raise BadArgument("state either kv_heads or group", where="kv_heads, group")
+        raise BadArgument("kv_heads and group say the same: give one of them")
     groups = per_layer(group, len(found.q_heads), "group")
     if any(size < 1 or heads % size for heads, size in zip(found.q_heads, groups, strict=True)):
         raise BadArgument(
-            "query heads do not divide into groups",
-            where="group",
+            "group must divide the query heads of each layer",
             got=f"{groups} for {list(found.q_heads)} query heads",
-            expected="one divisor of the query heads, or one per layer",
         )
     return [heads // size for heads, size in zip(found.q_heads, groups, strict=True)]
 
@@ -196,10 +193,8 @@ def _texts(tokens, found):
     kinds = {type(token) for part in lists if fits for token in part}
     if not fits or kinds not in ({int}, {str}):
         raise BadArgument(
-            "the tokens do not fit the attention",
-            where="tokens",
-            expected=f"{found.tokens} ids (or strings)"
-            + (f" for each of {found.sequences} sequences" if found.sequences > 1 else ""),
+            f"tokens must be {found.tokens} ids, or as many strings"
+            + (f", for each of {found.sequences} sequences" if found.sequences > 1 else ""),
         )
     key = "token_ids" if kinds == {int} else "token_strings"
     return [{key: tuple(part)} for part in lists]

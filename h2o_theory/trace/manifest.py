@@ -1,10 +1,27 @@
-"""The manifest: one line for each segment that is on disk, and a last line that seals them."""
+"""The manifest: one line for each segment on disk, and a last line that seals them."""
 
 import hashlib
 import json
+import os
+from collections import deque
 from pathlib import Path
 
-__all__ = ["MANIFEST", "end_line", "listed", "parse_manifest", "segment_entry", "to_line"]
+from h2o_theory.errors import OutputExists
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes recording to one place are not noticed there
+    fcntl = None
+
+__all__ = [
+    "ManifestWriter",
+    "MANIFEST",
+    "end_line",
+    "listed",
+    "parse_manifest",
+    "segment_entry",
+    "to_line",
+]
 
 MANIFEST = "manifest.jsonl"
 
@@ -48,7 +65,7 @@ def parse_manifest(data):
     lines = [json.loads(line) for line in data.decode("utf-8").split("\n")[:-1]]
     if not lines or lines[-1]["kind"] != "end":
         raise ValueError("the closing line is missing")
-    entries, end = [_checked(entry) for entry in lines[:-1]], lines[-1]
+    entries, end = [_as_segment(entry) for entry in lines[:-1]], lines[-1]
     if end["segments"] != len(entries):
         raise ValueError(f"{len(entries)} segments of {end['segments']}")
     if end["segments_sha256"] != _digest(entries) or not isinstance(end["spec_sha256"], str):
@@ -66,7 +83,7 @@ def listed(data):
     found, offset = [], 0
     for line in data.splitlines(keepends=True):
         try:
-            entry = _checked(json.loads(line))
+            entry = _as_segment(json.loads(line))
         except (ValueError, KeyError, TypeError):
             break
         if not line.endswith(b"\n"):
@@ -76,7 +93,7 @@ def listed(data):
     return found
 
 
-def _checked(entry):
+def _as_segment(entry):
     if entry["kind"] != "segment":
         raise ValueError(f"a line of kind {entry['kind']}")
     entry["bytes"], entry["sha256"], entry["layers"], entry["start"], entry["stop"]
@@ -87,3 +104,89 @@ def _checked(entry):
 
 def _digest(entries):
     return hashlib.sha256(b"".join(map(to_line, entries))).hexdigest()
+
+
+class ManifestWriter:
+    """Appends lines to ``manifest.jsonl``, each flushed to the disk before the next step.
+
+    Opening takes a lock that the system drops when the process ends, however it ends. Lines that
+    are already there are expected to come again, in their order.
+
+    Attributes
+    ----------
+    entries : list of dict
+        Segments written or kept so far.
+
+    Raises
+    ------
+    OutputExists
+        If another process holds the lock.
+    """
+
+    def __init__(self, folder):
+        self._folder, self.entries, self._end = folder, [], 0
+        self._file = open(folder / MANIFEST, "a+b")
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise OutputExists(
+                "another process is recording there",
+                where=folder,
+                hint="Wait for it, or choose another folder",
+            ) from None
+        self._file.seek(0)
+        self._expected = deque(listed(self._file.read()))
+
+    def close(self):
+        """Drop the lock; the file stays as it is."""
+        self._file.close()
+
+    def discard_unlisted(self):
+        """Cut a half-appended line, and delete every file that no line lists."""
+        self._cut(self._expected[-1][1] if self._expected else 0)
+        known = {entry["file"] for entry, _ in self._expected} | {MANIFEST, "spec.json"}
+        for file in self._folder.iterdir():
+            if file.name not in known:
+                file.unlink()
+
+    def expects(self, entry):
+        """Whether this very segment comes next among those that are already there."""
+        return bool(self._expected) and self._expected[0][0] == entry
+
+    def keep(self):
+        """Take the expected segment as written."""
+        entry, self._end = self._expected.popleft()
+        self.entries.append(entry)
+
+    def drop_expected(self):
+        """Forget the segments that are still expected: first their lines, then their files."""
+        if not self._expected:
+            return
+        self._cut(self._end)
+        for entry, _ in self._expected:
+            (self._folder / entry["file"]).unlink(missing_ok=True)
+        self._expected.clear()
+
+    def append(self, entry):
+        """Add one line, on disk when this returns."""
+        line = to_line(entry)
+        try:
+            self._file.write(line)
+            self._flush()
+        except OSError:
+            # What is still buffered would be written again on closing.
+            self._file.close()
+            raise
+        self._end += len(line)
+        if entry["kind"] == "segment":
+            self.entries.append(entry)
+
+    def _cut(self, end):
+        self._file.truncate(end)
+        self._flush()
+
+    def _flush(self):
+        self._file.flush()
+        os.fsync(self._file.fileno())

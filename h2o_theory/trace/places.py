@@ -1,14 +1,68 @@
-"""Whether a trace may be written to a place: asked before anything is run for it."""
+"""Where a trace grows, and whether it may be written there: asked before anything runs."""
 
+import json
 from pathlib import Path
 
-from h2o_theory.errors import OutputExists
+from h2o_theory.errors import OutputExists, UnfinishedTrace
 from h2o_theory.trace.durable import named_errors
-from h2o_theory.trace.ledger import Ledger
-from h2o_theory.trace.manifest import MANIFEST
-from h2o_theory.trace.unfinished import refusal, unfinished_folder
+from h2o_theory.trace.manifest import MANIFEST, ManifestWriter, listed
 
-__all__ = ["holds_sequences", "require_free"]
+__all__ = ["holds_sequences", "is_unfinished", "refusal", "require_free", "unfinished_folder"]
+
+ENDING = ".unfinished"
+
+
+def unfinished_folder(out):
+    """Where a trace grows until it is complete: ``<out>.unfinished``, beside its place."""
+    out = Path(out)
+    return out.parent / (out.name + ENDING)
+
+
+def is_unfinished(folder):
+    """Whether a folder holds a recording that has not been completed."""
+    status = _plan(folder)["status"]
+    return status == "recording" or (folder.name.endswith(ENDING) and status != "complete")
+
+
+def refusal(folder):
+    """The error for such a folder: how far the recording got, and how to go on."""
+    if not is_unfinished(folder):
+        return UnfinishedTrace(
+            "the trace is complete but was not put in its place",
+            where=folder,
+            hint=f"Rename it to {folder.name.removesuffix(ENDING)}",
+        )
+    path, plan = folder / MANIFEST, _plan(folder)
+    entries = [entry for entry, _ in listed(path.read_bytes())] if path.is_file() else []
+    layers = plan["layers"] or sorted({layer for entry in entries for layer in entry["layers"]})
+    reached = min((_reached(entries, layer) for layer in layers), default=0)
+    return UnfinishedTrace(
+        "this recording was not finished",
+        where=folder,
+        got=f"{len(entries)} segment{'s' * (len(entries) != 1)}; every layer up to token {reached}"
+        + (f" of {plan['tokens']}" if plan["tokens"] else ""),
+        hint="Record again with --resume (resume=True) to keep what is there, or with --overwrite "
+        "(overwrite=True) to start over",
+    )
+
+
+def _reached(entries, layer):
+    """Tokens of a layer from the first on without a gap."""
+    reached = 0
+    for entry in sorted(entries, key=lambda entry: entry["start"]):
+        if layer in entry["layers"] and entry["start"] == reached:
+            reached = entry["stop"]
+    return reached
+
+
+def _plan(folder):
+    """Status, tokens and layers as ``spec.json`` gives them; nothing where it cannot be read."""
+    try:
+        raw = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+        layers = [layer["layer"] for layer in raw["layers"]]
+        return {"status": raw["status"], "tokens": raw["tokens"], "layers": layers}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"status": None, "tokens": None, "layers": []}
 
 
 def require_free(out, *, overwrite=False, resume=False):
@@ -46,7 +100,7 @@ def require_free(out, *, overwrite=False, resume=False):
         unfinished = unfinished_folder(out)
         if unfinished.is_dir() and not (resume or overwrite):
             if (unfinished / MANIFEST).is_file():
-                Ledger(unfinished).close()  # says so if it is being recorded right now
+                ManifestWriter(unfinished).close()  # says so if it is being recorded right now
             raise refusal(unfinished)
 
 

@@ -7,10 +7,9 @@ import numpy as np
 from h2o_theory.attention import attention_rows
 from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.trace.foreign import trace_of_rows
-from h2o_theory.trace.memory import MemoryStore
-from h2o_theory.trace.packing import unpack_rows
+from h2o_theory.trace.rows import unpack_rows
 from h2o_theory.trace.spec import TraceSpec
-from h2o_theory.trace.store import SegmentStore
+from h2o_theory.trace.store import MemoryStore, SegmentStore
 from h2o_theory.trace.summary import ranges, summarise
 from h2o_theory.trace.writer import TraceWriter
 
@@ -147,7 +146,7 @@ class Trace:
             raise BadArgument(
                 "the trace holds no values",
                 where=f"{self.name}, layer {layer}",
-                hint="Record with --what qkv (store='qkv'), or pass values= to from_attention",
+                hint="Record with store='qkv' (--store qkv), or pass values= to from_attention",
             )
         return self._store.read(layer, "v", head, start, self._stop(stop))[0]
 
@@ -221,7 +220,7 @@ class Trace:
         ----------
         attention : array [L, H, T, T], or a sequence of [H, T, T] or [1, H, T, T]
             Post-softmax, causal; a tuple as ``output_attentions`` gives it will do. Checked by
-            :func:`check_attention` and kept as it is; rows are rescaled to sum to one in
+            :func:`attention_layers` and kept as it is; rows are rescaled to sum to one in
             float64 when they are read.
         kv_heads : int or list of int, optional
             Number of kv_heads that the H query heads are grouped into, for all layers or for

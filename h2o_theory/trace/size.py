@@ -36,10 +36,8 @@ def predict_bytes(spec):
     """
     if spec.tokens is None or spec.dtype not in ITEM_BYTES:
         raise BadArgument(
-            "the size cannot be predicted",
-            where="spec",
+            f"spec must state a length and one of the dtypes {', '.join(ITEM_BYTES)}",
             got=f"{spec.tokens} tokens in {spec.dtype}",
-            expected=f"a length, and one of {', '.join(ITEM_BYTES)}",
         )
     tokens, item, total = spec.tokens, ITEM_BYTES[spec.dtype], 0
     for layer in spec.layers:
@@ -93,6 +91,6 @@ def require_room(path, specs, present=0):
             where=path,
             got=f"{needed / 1e6:.1f} MB to write, {free / 1e6:.1f} MB free",
             expected=f"at least {DISK_MARGIN / 1e6:.1f} MB left afterwards",
-            hint="Record fewer tokens, --layers or --kv-heads, leave out V with --what qk "
+            hint="Record fewer tokens, --layers or --kv-heads, leave out V with --store qk "
             "(store='qk'), or store in float16",
         )

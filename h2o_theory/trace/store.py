@@ -1,4 +1,4 @@
-"""The tensors of a trace on disk: segments, checked and mapped."""
+"""The tensors of a trace: segments on disk, checked and mapped, or arrays in memory."""
 
 import hashlib
 from pathlib import Path
@@ -7,11 +7,11 @@ import numpy as np
 
 from h2o_theory.errors import CorruptTrace, TraceNotFound
 from h2o_theory.trace.manifest import MANIFEST, parse_manifest
-from h2o_theory.trace.packing import packed_range
+from h2o_theory.trace.places import is_unfinished, refusal, unfinished_folder
+from h2o_theory.trace.rows import packed_range
 from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors, sha256_of, to_float
-from h2o_theory.trace.unfinished import is_unfinished, refusal, unfinished_folder
 
-__all__ = ["SegmentStore"]
+__all__ = ["MemoryStore", "SegmentStore"]
 
 
 class SegmentStore:
@@ -40,7 +40,7 @@ class SegmentStore:
         self.entries, end = self._read_manifest()
         self.spec_text = self._read_spec(end["spec_sha256"])
         for entry in self.entries:
-            self._check_size(entry)
+            self._require_size(entry)
         self._views, self._segments = {}, {}
 
     def _corrupt(self, what, got, expected, where=None):
@@ -80,7 +80,7 @@ class SegmentStore:
             raise self._corrupt("a file was altered", f"sha256 {found[:12]}", expected[:12], path)
         return path.read_text(encoding="utf-8")
 
-    def _check_size(self, entry):
+    def _require_size(self, entry):
         path = self.path / entry["file"]
         if not path.is_file():
             raise self._corrupt("a segment is missing", "no file", entry["file"], path)
@@ -185,3 +185,39 @@ class SegmentStore:
         return hashlib.sha256(
             "".join(entry["sha256"] for entry in self.entries).encode()
         ).hexdigest()
+
+
+class MemoryStore:
+    """Tensors held in memory, named as in a segment, for traces made from arrays."""
+
+    def __init__(self, tensors, layers, tokens):
+        self._tensors, self._layers, self._tokens = tensors, layers, tokens
+
+    def names(self, layer):
+        """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
+        return {name.split(".")[1] for name in self._tensors if name.split(".")[0] == str(layer)}
+
+    def read(self, layer, kind, heads, start, stop):
+        """Tokens ``start .. stop`` of ``heads`` (a slice, or None for a tensor without heads)."""
+        tensor = self._tensors[f"{layer}.{kind}"]
+        if kind == "p":
+            start, stop = packed_range(start, stop)
+        return tensor[start:stop] if heads is None else tensor[heads, start:stop]
+
+    def parts(self):
+        """One part: everything, see :meth:`SegmentStore.parts`."""
+        found = {name: (array.shape, array.dtype.name) for name, array in self._tensors.items()}
+        yield "memory", self._layers, 0, self._tokens, found
+
+    def verify_all(self):
+        """There are no files to verify."""
+        return 0
+
+    def content_hash(self):
+        """SHA-256 over names, shapes and bytes."""
+        digest = hashlib.sha256()
+        for name in sorted(self._tensors):
+            array = np.ascontiguousarray(self._tensors[name])
+            digest.update(f"{name}{array.shape}{array.dtype}".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from h2o_theory.errors import CorruptTrace, InvalidAttention
-from h2o_theory.trace.packing import packed_range
 from h2o_theory.trace.reader import BLOCK_ROWS
-from h2o_theory.trace.row_checks import check_rows, row_sum_error
+from h2o_theory.trace.rows import largest_row_error, packed_range, row_sum_error
 
 __all__ = ["ValidationReport", "validate"]
 
@@ -56,18 +55,18 @@ def validate(trace, progress=None):
     O(L H T^2) time, one block of rows in memory.
     """
     segments = trace.verify_segments()
-    _check_spec(trace)
+    _require_spec(trace)
     for part in trace.parts():
-        _check_part(trace, part)
+        _require_declared(trace, part)
     kv_heads, rows, worst = 0, 0, 0.0
     for done, layer in enumerate(trace.layers):
         if trace.spec.content == "qkv":
-            _check_intervals(trace, layer)
+            _require_intervals(trace, layer)
         for kv_head in trace.kv_heads(layer):
-            _check_finite(trace, layer, kv_head)
+            _require_finite(trace, layer, kv_head)
             for start in range(0, trace.tokens, BLOCK_ROWS):
                 stop = min(start + BLOCK_ROWS, trace.tokens)
-                worst = max(worst, _check_block(trace, layer, kv_head, start, stop))
+                worst = max(worst, _block_error(trace, layer, kv_head, start, stop))
             rows += trace.layer(layer).group * trace.tokens
             kv_heads += 1
         if progress:
@@ -85,7 +84,7 @@ def _corrupt(trace, what, where, got="", expected=""):
     )
 
 
-def _check_spec(trace):
+def _require_spec(trace):
     """The spec against itself: lengths that must agree."""
     spec, tokens = trace.spec, trace.tokens
     for name in ("token_ids", "token_strings"):
@@ -102,7 +101,7 @@ def _check_spec(trace):
         )
 
 
-def _check_part(trace, part):
+def _require_declared(trace, part):
     """The tensors of one segment: exactly those that the spec declares, each of its shape."""
     label, layers, start, stop, found = part
     expected = {}
@@ -140,14 +139,14 @@ def _declared(trace, layer, start, stop):
     return {f"{layer}.{kind}": entry for kind, entry in tensors.items()}
 
 
-def _check_intervals(trace, layer):
+def _require_intervals(trace, layer):
     lo, hi = trace.tensor(layer, "lo"), trace.tensor(layer, "hi")
     position = np.arange(trace.tokens)
     if not ((lo >= 0) & (lo <= position) & (hi == position + 1)).all():
         raise _corrupt(trace, "a visible interval is not causal", f"layer {layer}")
 
 
-def _check_finite(trace, layer, kv_head):
+def _require_finite(trace, layer, kv_head):
     reads = {"q": trace.queries, "k": trace.keys} if trace.spec.content == "qkv" else {}
     if trace.has_values(layer):
         reads["v"] = trace.values
@@ -158,14 +157,14 @@ def _check_finite(trace, layer, kv_head):
             )
 
 
-def _check_block(trace, layer, kv_head, start, stop):
+def _block_error(trace, layer, kv_head, start, stop):
     """Check one block of rows; returns the largest error of a row's sum."""
     sinks = trace.layer(layer).sinks is not None
     place = f"layer {layer}, kv_head {kv_head}, rows {start} to {stop - 1}"
     if trace.spec.content == "attention":
         rows = trace.stored_rows(layer, kv_head, start, stop)
         try:
-            return check_rows(rows, start, layer=layer, dtype=trace.spec.dtype, sinks=sinks)
+            return largest_row_error(rows, start, layer=layer, dtype=trace.spec.dtype, sinks=sinks)
         except InvalidAttention as error:
             raise _corrupt(trace, error.what, place, error.got, error.expected) from None
     sums = trace.rows(layer, kv_head, start, stop).sum(axis=-1)

@@ -6,13 +6,11 @@ from pathlib import Path
 
 from h2o_theory.errors import CannotWrite, OutputExists
 from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
-from h2o_theory.trace.ledger import Ledger
-from h2o_theory.trace.manifest import end_line, segment_entry
-from h2o_theory.trace.places import require_free
+from h2o_theory.trace.manifest import ManifestWriter, end_line, segment_entry
+from h2o_theory.trace.places import require_free, unfinished_folder
 from h2o_theory.trace.segments import segment_bytes, sha256_of
 from h2o_theory.trace.size import require_room
 from h2o_theory.trace.spec import TraceSpec
-from h2o_theory.trace.unfinished import unfinished_folder
 
 __all__ = ["TraceWriter"]
 
@@ -80,17 +78,17 @@ class TraceWriter:
         """Make or take over the unfinished folder; a fresh one that cannot be set up goes."""
         self._make_parents()
         if self._folder.is_dir() and not resume:
-            Ledger(self._folder).close()  # refuses while another process records there
+            ManifestWriter(self._folder).close()  # refuses while another process records there
             shutil.rmtree(self._folder)
         fresh = not self._folder.is_dir()
         self._folder.mkdir(exist_ok=True)
-        self._ledger = Ledger(self._folder)
+        self._manifest = ManifestWriter(self._folder)
         try:
             text = replace(plan, status="recording").to_json()
             write_durably(self._folder / "spec.json", text.encode())
-            self._ledger.discard_unlisted()
+            self._manifest.discard_unlisted()
         except OSError:
-            self._ledger.close()
+            self._manifest.close()
             if fresh:
                 self.abort()
             raise
@@ -106,7 +104,7 @@ class TraceWriter:
 
     def __exit__(self, kind, error, traceback):
         if isinstance(error, CannotWrite):
-            self._ledger.close()
+            self._manifest.close()
         else:
             self.abort()
 
@@ -131,16 +129,16 @@ class TraceWriter:
             If the segment cannot be written.
         """
         data = segment_bytes(tensors, dtypes or {})
-        entry = segment_entry(len(self._ledger.entries), data, layers, start, stop)
+        entry = segment_entry(len(self._manifest.entries), data, layers, start, stop)
         path = self._folder / entry["file"]
         with named_errors(self._folder, hint=RESUME):
-            if self._ledger.expects(entry) and sha256_of(path) == entry["sha256"]:
-                self._ledger.keep()
+            if self._manifest.expects(entry) and sha256_of(path) == entry["sha256"]:
+                self._manifest.keep()
                 self.kept += 1
                 return
-            self._ledger.drop_expected()
+            self._manifest.drop_expected()
             write_durably(path, data)
-            self._ledger.append(entry)
+            self._manifest.append(entry)
 
     def commit(self, spec):
         """Write ``spec.json`` and seal the manifest, then rename the folder to ``out``.
@@ -152,11 +150,11 @@ class TraceWriter:
         """
         text = spec.to_json()
         with named_errors(self._folder, hint=RESUME):
-            self._ledger.drop_expected()
+            self._manifest.drop_expected()
             # In this order: until the spec says complete, the folder is plainly unfinished.
-            self._ledger.append(end_line(self._ledger.entries, text))
+            self._manifest.append(end_line(self._manifest.entries, text))
             write_durably(self._folder / "spec.json", text.encode())
-            self._ledger.close()
+            self._manifest.close()
         self._publish()
         return self.out
 
@@ -180,7 +178,7 @@ class TraceWriter:
         """Remove the unfinished folder and the parents made for it; nothing after a commit."""
         if self._committed:
             return
-        self._ledger.close()
+        self._manifest.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         for parent in reversed(self._made):
             try:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import one_of, whole_number
+from h2o_theory.policies.checks import require_one_of, require_whole_number
 from h2o_theory.transforms.base import FULL_BITS, Stored, Transform
 from h2o_theory.transforms.quantise import group_bits, quantise
 
@@ -44,9 +44,9 @@ class KIVI(Transform):
     residual: int = 32
 
     def __post_init__(self):
-        one_of(self, "bits", (2, 4, 8))
-        whole_number(self, "group", 1)
-        whole_number(self, "residual", 1)
+        require_one_of(self, "bits", (2, 4, 8))
+        require_whole_number(self, "group", 1)
+        require_whole_number(self, "residual", 1)
         if self.residual % self.group:
             raise BadArgument(
                 "keys are flushed by whole groups",

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.base import whole_number
+from h2o_theory.policies.checks import require_whole_number
 from h2o_theory.transforms.base import FULL_BITS, Stored, Transform
 
 __all__ = ["LESS"]
@@ -43,7 +43,7 @@ class LESS(Transform):
     rank: int = 8
 
     def __post_init__(self):
-        whole_number(self, "rank", 1)
+        require_whole_number(self, "rank", 1)
         if not callable(self.kernel):
             raise BadArgument(
                 "LESS needs a kernel of yours",

@@ -154,7 +154,7 @@ def _require_tensors(trace, heads):
         raise BadArgument(
             "transforms need queries and keys, and the trace holds attention alone",
             where=trace.name,
-            hint="Record with --what qkv (store='qkv')",
+            hint="Record with --store qkv (store='qkv')",
         )
     for layer, kv_head in heads:
         trace.values(layer, kv_head, 0, 1)

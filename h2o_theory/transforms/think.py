@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from h2o_theory.policies.base import part_of, share, whole_number
+from h2o_theory.policies.checks import require_share, require_whole_number
+from h2o_theory.policies.parts import part_of
 from h2o_theory.transforms.base import FULL_BITS, Stored, Transform
 
 __all__ = ["ThinK"]
@@ -39,8 +40,8 @@ class ThinK(Transform):
     window: int = 32
 
     def __post_init__(self):
-        share(self, "drop")
-        whole_number(self, "window", 1)
+        require_share(self, "drop")
+        require_whole_number(self, "window", 1)
 
     def stored(self, queries, keys, values, prefill):
         """Keys without the dropped channels."""

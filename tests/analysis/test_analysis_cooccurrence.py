@@ -15,7 +15,7 @@ from h2o_theory.analysis import survey_rows, words_of
 from h2o_theory.analysis.association import CONTROLS, association, label_control, word_table
 from h2o_theory.analysis.control import order_control, record_shuffled, shuffle_words
 from h2o_theory.analysis.graph import centralities, cooccurrence_graph, pair_counts
-from h2o_theory.analysis.ledger import Ledger
+from h2o_theory.analysis.measurements import Measurements
 from h2o_theory.analysis.texts import compare_texts
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import LoadedModel
@@ -90,8 +90,8 @@ def frequency_text(rng, words, noise=0.3):
 def test_attention_by_frequency_alone_is_found_out(words):
     received = frequency_text(np.random.default_rng(1), words)
     table = word_table(words, received, 0, centralities(cooccurrence_graph(words)))
-    ledger = Ledger()
-    found = association(table, ledger, "text", replicates=100)
+    measurements = Measurements()
+    found = association(table, measurements, "text", replicates=100)
     found = found[found.centrality == "cooccurrences"].set_index("statistic")
     assert found.value["Spearman"] > 0.8 and found.p["Spearman"] < 0.05
     assert found.value["within frequency"] > 0.8
@@ -106,7 +106,7 @@ def test_attention_by_neighbours_survives_the_controls(words):
     table = word_table(words, received, 0, ranks)
     beyond = table.cooccurrences / table.frequency
     table["attention"] = beyond - beyond.min() + 1e-3 * table.frequency
-    found = association(table, Ledger(), "text", replicates=100)
+    found = association(table, Measurements(), "text", replicates=100)
     found = found[(found.centrality == "cooccurrences") & (found.statistic == "partial")]
     assert found.low.item() > 0 and found.p.item() < 0.05
 
@@ -156,11 +156,11 @@ def test_the_model_reads_the_shuffled_words_again(small_model, tmp_path):
         moved.kinds[kind] for kind in moved.kind
     ]
     assert again.layers == trace.layers
-    survey, ledger = survey_rows(trace), Ledger()
-    table = order_control(survey, words, 5, ledger, model=loaded, replicates=60)
+    survey, measurements = survey_rows(trace), Measurements()
+    table = order_control(survey, words, 5, measurements, model=loaded, replicates=60)
     assert table.kind.str.contains("random order").all() and len(table) == 2
-    assert ledger.get("shuffled", "Spearman", "control") is not None
-    labels = order_control(survey, words, 5, Ledger())
+    assert measurements.get("shuffled", "Spearman", "control") is not None
+    labels = order_control(survey, words, 5, Measurements())
     assert labels.kind.str.contains("permuted").all()
 
 
@@ -182,13 +182,13 @@ def test_texts_are_compared_over_shared_words():
         (words, np.array([worth[words.kinds[kind]] for kind in words.kind]))
         for words in (first, second)
     ]
-    ledger = Ledger()
-    both = compare_texts("other", *pairs, 0, 0.1, ledger, replicates=100)
+    measurements = Measurements()
+    both = compare_texts("other", *pairs, 0, 0.1, measurements, replicates=100)
     assert set(both.word) == set(first.kinds) & set(second.kinds)
-    assert ledger.get("texts", "attention, frequencies fixed", "other").low > 0.3
+    assert measurements.get("texts", "attention, frequencies fixed", "other").low > 0.3
     few = words_of([b" one", b" two", b" three"] * 50)
-    compare_texts("few", pairs[0], (few, np.ones(150)), 0, 0.1, ledger, replicates=100)
-    assert "few" in " ".join(ledger.missing().item)
+    compare_texts("few", pairs[0], (few, np.ones(150)), 0, 0.1, measurements, replicates=100)
+    assert "few" in " ".join(measurements.missing().item)
 
 
 def test_controls_are_columns_of_the_word_table(words):

@@ -13,9 +13,15 @@ from commands import refused
 import h2o_theory as ht
 from h2o_theory import figures
 from h2o_theory.analysis import Analysis, analyze
+from h2o_theory.analysis.association import association, label_control, word_table
 from h2o_theory.analysis.findings import VERDICTS
+from h2o_theory.analysis.graph import centralities, cooccurrence_graph
+from h2o_theory.analysis.measurements import Measurements
+from h2o_theory.analysis.pieces import token_bytes
+from h2o_theory.analysis.survey import survey_rows
+from h2o_theory.analysis.words import words_of
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, MissingDependency, OutputExists
+from h2o_theory.errors import BadArgument, MissingDependency, NotEnoughData, OutputExists
 from h2o_theory.report import analysis as page_module
 from h2o_theory.report import write_analysis
 from h2o_theory.statistics import gini, top_share
@@ -29,7 +35,7 @@ def real(committed_trace):
 
 
 def no_gaps(analysis):
-    """No table holds NaN, NA or None, and every number of the ledger lies in its interval."""
+    """No table holds NaN, NA or None, and every number of the measurements lies in its interval."""
     for name, table in analysis.tables.items():
         assert not table.isna().any().any(), name
     measures = analysis.tables["measures"]
@@ -88,7 +94,7 @@ def test_figures_draw_the_tables(real):
     assert any(
         np.array_equal(line.get_ydata(), real.tables["evolution"].local_future) for line in lines
     )
-    for draw in (figures.association_figure, figures.hitter_map_figure):
+    for draw in (figures.association_figure, figures.heavy_hitter_map_figure):
         caption = draw(real).get_supxlabel()
         for word in ("smollm2-135m", "demo_text.txt", "T = 512"):
             assert word in caption
@@ -146,6 +152,28 @@ def test_too_little_text_is_said_plainly(case, tmp_path):
         page = write_analysis(analysis, tmp_path / "out").read_text()
         assert "Not enough data" in page
         assert not re.search(r"\bnan\b", re.sub(r"data:[^\"]+", "", page).lower())
+
+
+@pytest.mark.parametrize("tokens", [80, 100, 140, 200])
+@pytest.mark.parametrize("start", [0, 100, 200, 300])
+def test_words_of_a_short_text_are_measured_or_said_to_be_too_few(tokens, start, committed_trace):
+    strings = ht.open_trace(committed_trace).spec.token_strings[start : start + tokens]
+    trace = made_up_trace(tokens, strings, layers=1, seed=start)
+    survey, words, found = survey_rows(trace), words_of(token_bytes(trace)), Measurements()
+    received = survey.received()
+    try:
+        assert len(label_control(words, received, survey.n_sink, 5, times=20)) == 20
+    except NotEnoughData as error:
+        assert "not enough data" in str(error)
+    ranks = centralities(cooccurrence_graph(words, 5))
+    words = word_table(words, received, survey.n_sink, ranks)
+    assert len(association(words, found, "text", replicates=50)) or len(found.missing())
+
+
+def test_a_short_text_is_analysed(committed_trace):
+    strings = ht.open_trace(committed_trace).spec.token_strings[:80]
+    analysis = analyze(made_up_trace(80, strings, layers=1), **QUICK)
+    assert no_gaps(analysis) and len(analysis.tables["not_enough_data"])
 
 
 def test_uniform_attention_is_no_concentration():

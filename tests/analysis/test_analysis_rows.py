@@ -6,7 +6,7 @@ import reference
 from analysis_traces import made_up_trace
 
 from h2o_theory.analysis import survey_rows
-from h2o_theory.analysis.hitters import HitterTrack, most_attended
+from h2o_theory.analysis.heavy_hitters import HeavyHitterTrack, most_attended
 from h2o_theory.analysis.survey import accumulated
 from h2o_theory.analysis.tally import MASSES, RowTally, distance_bins
 from h2o_theory.attention import count_sparse
@@ -43,7 +43,7 @@ CASES = {
 def test_heavy_hitters_by_definition(case, n_sink):
     row = CASES[case](np.random.default_rng(1))
     tokens, share = len(row), 0.15
-    track = HitterTrack(tokens, share, n_sink)
+    track = HeavyHitterTrack(tokens, share, n_sink)
     for start in range(0, tokens, 7):
         track.add(row[start : start + 7], start)
     history = track.history()
@@ -69,7 +69,7 @@ def test_heavy_hitters_by_definition(case, n_sink):
 
 def test_past_and_future_sets_by_definition():
     row = reference.softmax_rows(np.random.default_rng(2), 1, 50)[0]
-    track = HitterTrack(50, 0.2, 2)
+    track = HeavyHitterTrack(50, 0.2, 2)
     track.add(row, 0)
     history = track.history()
     total = row.sum(axis=0)

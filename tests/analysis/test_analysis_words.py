@@ -117,6 +117,19 @@ def test_strings_without_spaces_are_refused():
         token_bytes(made_up_trace(20, ["word"] * 20))
 
 
+@pytest.mark.parametrize(
+    "strings",
+    [
+        ["<|endoftext|>", "The", "Ġna", "Ã¯", "ve", "Ġcaf", "Ã©", ".", "Ċ", "It", "Ġis"],
+        ["<s>", "▁The", "▁na", "ï", "ve", "▁caf", "<0xC3>", "<0xA9>", ".", "<0x0A>", "It", "▁is"],
+        [" The", " na", "ï", "ve", " café", ".", "\n", "It", " is"],
+    ],
+)
+def test_stored_strings_may_be_as_a_tokenizer_prints_them(strings):
+    pieces = token_bytes(made_up_trace(len(strings), strings))
+    assert words_of(pieces).kinds == ("the", "naïve", "café", "it", "is")
+
+
 def test_a_vocabulary_without_marks_is_refused():
     plain = tokenizers.Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=plain)

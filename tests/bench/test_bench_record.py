@@ -8,10 +8,10 @@ import pytest
 import torch
 from recorder_models import tiny_model, tokens
 
-from h2o_theory.bench import record_random
-from h2o_theory.bench.record import run
-from h2o_theory.bench.record_random import SHAPES, run_shapes
-from h2o_theory.cli import main
+from benchmarks import record_random
+from benchmarks.__main__ import main
+from benchmarks.record import run
+from benchmarks.record_random import SHAPES, run_shapes
 from h2o_theory.errors import BadArgument
 
 
@@ -68,8 +68,8 @@ def test_what_is_not_there(capsys):
         run_shapes(["huge"], device="cpu")
     with pytest.raises(BadArgument, match="got 0"):
         run(tokens=0)
-    assert main(["bench", "optimum", "--device", "cpu"]) == 2
-    assert "bench record" in capsys.readouterr().err
+    assert main(["optimum", "--device", "cpu"]) == 2
+    assert "benchmarks record" in capsys.readouterr().err
     if not torch.cuda.is_available():
-        assert main(["bench", "record", "--device", "cuda"]) == 2
+        assert main(["record", "--device", "cuda"]) == 2
         assert "got cuda" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def record(tmp_path, monkeypatch, capsys):
 
 
 def test_the_size_the_progress_and_the_report(record):
-    code, out, err = record("abcdefghijklmnop", "--tokens", "12", "--chunk", "5")
+    code, out, err = record("abcdefghijklmnop", "--tokens", "12", "--piece", "5")
     assert code == 0 and out == f"{record.out}\n"
     trace = open_trace(record.out)
     size, *rest = err.splitlines()
@@ -52,7 +52,7 @@ def test_the_size_the_progress_and_the_report(record):
 
 
 def test_a_whole_text_filtered_in_half_precision(record):
-    options = ["--layers", "0,2", "--kv-heads", "1", "--what", "qk", "--dtype", "bfloat16"]
+    options = ["--layers", "0,2", "--kv-heads", "1", "--store", "qk", "--dtype", "bfloat16"]
     assert record("abcdefgh", *options, "--attention", "eager")[0] == 0
     trace = open_trace(record.out)
     assert (trace.tokens, trace.layers, trace.kv_heads(0)) == (8, (0, 2), (1,))
@@ -61,7 +61,7 @@ def test_a_whole_text_filtered_in_half_precision(record):
 
 
 def test_rows_in_a_storage_dtype(record):
-    code, _, err = record("abcdefgh", "--what", "attention", "--store-dtype", "float16")
+    code, _, err = record("abcdefgh", "--store", "attention", "--store-dtype", "float16")
     assert code == 0 and "packed" not in err
     assert open_trace(record.out).spec.content == "attention"
     assert validate(open_trace(record.out)).rows > 0
@@ -75,7 +75,7 @@ def test_what_rounding_to_a_storage_dtype_costs_is_said(record):
 
 def test_a_killed_recording_is_gone_on_with(record, tmp_path):
     """As a kill leaves it: all segments there, the manifest not sealed."""
-    options = ["--tokens", "12", "--chunk", "5"]
+    options = ["--tokens", "12", "--piece", "5"]
     assert record("abcdefghijklmnop", *options)[0] == 0
     whole = open_trace(record.out).trace_id
     unfinished = record.out.rename(tmp_path / "out.unfinished")
@@ -127,22 +127,26 @@ def test_a_field_of_json_lines(record):
 @pytest.mark.parametrize(
     "content, options, match",
     [
-        ("abc", ["--tokens", "9"], "TextError: the text is shorter"),
-        ("abc", ["--tokens", "0"], "at least one token"),
+        ("abc", ["--tokens", "9"], "TextError: text.txt: the text is shorter"),
+        ("abc", ["--tokens", "0"], "tokens must be at least 1"),
         ("abc", ["--texts", "2"], "--lines or --field"),
-        ("abc", ["--lines", "--texts", "0"], "no text is asked for"),
-        ("abc", ["--lines", "--overwrite"], "not overwritten"),
+        ("abc", ["--lines", "--texts", "0"], "--texts must be at least 1"),
+        ("abc", ["--lines", "--overwrite"], "--overwrite cannot replace several"),
         ("abc", ["--field", "body"], "a line is not JSON"),
-        ("abc", ["--chunk", "0"], "chunk must be a positive"),
-        ("abc", ["--temperature", "1"], "nothing is generated [--temperature]"),
-        ("abc", ["--top-p", "0.5"], "nothing is generated [--top-p]"),
-        ("abc", ["--generate", "3", "--seed", "1"], "greedy generation has no seed"),
-        ("abc", ["--generate", "0"], "new_tokens is out of range"),
-        ("abc", ["--generate", "3", "--top-p", "7"], "top_p is out of range"),
-        ("abc", ["--generate", "3", "--top-p", "0.5", "--seed", "-1"], "seed is out of range"),
-        ("a\n" + "b" * 200, ["--lines"], "more tokens than the model's context [tokens, text 2]"),
-        ("abc", ["--kv-heads", "2"], "OutOfRange: the model has no such kv_head"),
-        ("abc", ["--layers", "3"], "OutOfRange: the model has no such layer"),
+        ("abc", ["--piece", "0"], "piece must be a whole number"),
+        ("abc", ["--temperature", "1"], "--temperature needs tokens to generate"),
+        ("abc", ["--top-p", "0.5"], "--top-p needs tokens to generate"),
+        ("abc", ["--generate", "3", "--seed", "1"], "--seed has no use in greedy"),
+        ("abc", ["--generate", "0"], "new_tokens must be a whole number"),
+        ("abc", ["--generate", "3", "--top-p", "7"], "top_p must be a number above 0, at most 1"),
+        (
+            "abc",
+            ["--generate", "3", "--top-p", "0.5", "--seed", "-1"],
+            "seed must be a whole number from 0",
+        ),
+        ("a\n" + "b" * 200, ["--lines"], "tokens of text 2 must fit the model's context"),
+        ("abc", ["--kv-heads", "2"], "OutOfRange: kv_heads must be 0 to 1 in this model"),
+        ("abc", ["--layers", "3"], "OutOfRange: layers must be 0 to 2 in this model"),
         ("abc", ["--kv-heads", "x"], "--kv-heads"),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 import h2o_theory as ht
 from h2o_theory.sweep import estimate_sweep
 from h2o_theory.trace import Trace
-from h2o_theory.trace.memory import MemoryStore
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
+from h2o_theory.trace.store import MemoryStore
 
 TOKENS, BUDGET, GROUP, SCALING = 33, 7, 2, 0.4
 SINKS = (1.5, -0.5, 2.5, 0.0)

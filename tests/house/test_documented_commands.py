@@ -22,8 +22,10 @@ def commands(text):
 
 
 def verbs():
-    """The parsers of the verbs."""
+    """The parsers of the verbs, with their options."""
     (found,) = (action for action in build_parser()._actions if action.dest == "verb")
+    for parser in found.choices.values():
+        parser.fill()
     return found.choices.values()
 
 

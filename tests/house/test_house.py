@@ -1,6 +1,9 @@
 """The house: imports go down only, the package is light to import, and tests assert something."""
 
 import ast
+import pydoc
+import re
+import resource
 import subprocess
 import sys
 import tomllib
@@ -25,7 +28,7 @@ FLOORS = [
     {"experiments"},
     {"figures"},
     {"report"},
-    {"bench", "data", "traces"},
+    {"data", "traces"},
     {"paper_checks"},
     {"cli"},
     {"__main__"},
@@ -121,13 +124,65 @@ def test_importing_and_replaying_needs_no_heavy_library():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_public_names_resolve():
+def public_names():
+    """Names in the stub of the package: its rooms and what they export there."""
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    rooms = [alias.name for node in imports if node.module is None for alias in node.names]
+    names = [alias.name for node in imports if node.module for alias in node.names]
+    return rooms, names
+
+
+def test_every_room_and_public_name_is_there_on_a_fresh_import():
+    """A process of its own for each name (forked, so that it costs no start)."""
+    rooms, names = public_names()
+    code = (
+        "import os, sys, h2o_theory\n"
+        "for name in sys.argv[1:]:\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        found = getattr(h2o_theory, name, None)\n"
+        "        os._exit(found is None)\n"
+        "    assert os.waitpid(child, 0)[1] == 0, name\n"
+    )
+    subprocess.run([sys.executable, "-c", code, *rooms, *names], check=True, cwd=ROOT)
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(
+            [sys.executable, "-c", code, "nothing"], check=True, cwd=ROOT, stderr=subprocess.PIPE
+        )
+
+
+def test_the_public_names_are_complete_and_in_the_table_of_contents():
     import h2o_theory
 
-    for name in h2o_theory.__all__:
-        assert getattr(h2o_theory, name) is not None
-    with pytest.raises(AttributeError):
-        h2o_theory.nothing_of_that_name  # noqa: B018
+    rooms, names = public_names()
+    private = {"__init__", "__main__", "cli", "data", "dependencies", "families", "kernels"}
+    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or is_package(path)}
+    assert set(rooms) == found - private, "add the room to h2o_theory/__init__.pyi"
+    assert sorted(set(h2o_theory.__dir__())) == sorted([*rooms, *names])
+    words = set(re.findall(r"\w+", h2o_theory.__doc__))
+    assert {*rooms, *names} <= words, "add the name to the docstring of h2o_theory/__init__.py"
+    text = pydoc.plain(pydoc.render_doc(h2o_theory))
+    assert len(text.splitlines()) < 120 and "Functions" not in text
+
+
+def is_package(path):
+    return (path / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-c", "import h2o_theory"], *(["-m", "h2o_theory", x] for x in ("--version", "--help"))],
+)
+def test_what_needs_no_library_starts_quickly(arguments):
+    """In seconds of the processor, which other processes do not change much; the best of three."""
+    begun = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        begun.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(begun) < 0.3
 
 
 def test_every_package_is_shipped():

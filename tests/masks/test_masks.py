@@ -315,7 +315,7 @@ BAD = {
     ),
     "twice heavy": (lambda t: make_mask("h2o_hf:heavy=0.5"), ht.errors.BadArgument, "recent=..."),
     "all heavy": (lambda t: replay_masks(t, "topk:heavy=1", 4), ht.errors.BadBudget, "pattern"),
-    "qk": (lambda t: replay_masks(t, "quest", 20), ht.errors.BadArgument, "--what qkv"),
+    "qk": (lambda t: replay_masks(t, "quest", 20), ht.errors.BadArgument, "--store qkv"),
     "layer": (lambda t: replay_masks(t, "topk", 4, layers=[7]), ht.errors.OutOfRange, "layer 7"),
     "prefill": (lambda t: replay_masks(t, "topk", 4, prefill=40), ht.errors.OutOfRange, "39"),
     "workers": (lambda t: replay_masks(t, "topk", 4, workers=0), ht.errors.BadArgument, "worker"),

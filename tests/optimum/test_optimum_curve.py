@@ -211,7 +211,7 @@ def test_without_scipy_the_benchmark_imports_and_says_what_is_missing():
     code = (
         "import sys\n"
         "sys.modules['scipy'] = None\n"
-        "import h2o_theory.bench.optimum as bench\n"
+        "import benchmarks.optimum as bench\n"
         "from h2o_theory.errors import MissingDependency\n"
         "try:\n"
         "    bench.run()\n"

@@ -16,8 +16,8 @@ from h2o_theory.policies import (
     parse_policies,
     register,
 )
-from h2o_theory.policies.base import checked_parts
 from h2o_theory.policies.choose import lowest
+from h2o_theory.policies.parts import resolve_parts
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_h2o_parts():
     assert make_policy("h2o:recent=0").parts(10).n_recent == 1
     assert make_policy("h2o:n_heavy=7").parts(10) == make_policy("h2o:n_recent=3").parts(10)
     every = make_policy("h2o:n_sink=1,n_heavy=6,n_recent=3")
-    assert checked_parts(every, 10) == every.parts(10)
+    assert resolve_parts(every, 10) == every.parts(10)
     with pytest.raises(BadBudget, match="protected parts"):
         every.parts(9)
     with pytest.raises(BadBudget, match="do not make up"):
-        checked_parts(every, 11)
+        resolve_parts(every, 11)
     assert every.describe(10).count("n_heavy=6") == 1
 
 

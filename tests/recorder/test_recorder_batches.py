@@ -57,7 +57,7 @@ def test_a_padded_sequence_has_the_rows_it_has_alone(tmp_path, side):
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt_oss"])
-def test_chunks_of_a_left_padded_batch(tmp_path, family):
+def test_pieces_of_a_left_padded_batch(tmp_path, family):
     model = tiny_model(family)
     ids, mask, sequences = padded("left")
     expected = own_rows(model, ids, attention_mask=mask)

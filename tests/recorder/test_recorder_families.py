@@ -9,7 +9,7 @@ from recorder_models import CACHE, HEADS, LAYERS, own_rows, tokens, traced_rows
 from h2o_theory.cli import main
 from h2o_theory.errors import UnsupportedModel
 from h2o_theory.recorder import FAMILIES, record
-from h2o_theory.recorder.call import Arithmetic, Call
+from h2o_theory.recorder.call import Call, LayerArithmetic
 from h2o_theory.recorder.selfcheck import attention_weights
 from h2o_theory.recorder.tiny import WINDOW, tiny_config, tiny_model
 from h2o_theory.recorder.verify import TOLERANCE, largest_deviation
@@ -54,7 +54,7 @@ def test_half_precision_loses_nothing(tmp_path, family, dtype):
         query, key = (torch.tensor(trace.tensor(layer, name)) for name in "qk")
         lo, hi = (np.array(trace.tensor(layer, name)) for name in ("lo", "hi"))
         sinks = None if spec.sinks is None else torch.tensor(spec.sinks)
-        arithmetic = Arithmetic(spec.scaling, spec.softcap, sinks, spec.sliding_window)
+        arithmetic = LayerArithmetic(spec.scaling, spec.softcap, sinks, spec.sliding_window)
         call = Call(layer, 0, 40, 0, query, key, None, None, lo, hi, "eager", arithmetic)
         rows = attention_weights(query.float(), key.float(), lo, hi, call, kind)
         rows = rows.view(HEADS, 40, 40).numpy()
@@ -62,8 +62,8 @@ def test_half_precision_loses_nothing(tmp_path, family, dtype):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_chunks_and_single_steps_give_the_same_rows(tmp_path, family):
-    """Chunked prefill, then tokens one at a time, beyond the sliding window of the KV cache."""
+def test_pieces_and_single_steps_give_the_same_rows(tmp_path, family):
+    """Pieced prefill, then tokens one at a time, beyond the sliding window of the KV cache."""
     model, ids = tiny_model(family), tokens(34)
     cache = transformers.DynamicCache(config=model.config)
     with torch.no_grad(), record(model, tmp_path / "t"):

@@ -59,16 +59,16 @@ FAMILIES = ["llama", "mistral", "gemma2", "opt"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_pass_and_chunks(tmp_path, family, flash):
+def test_one_pass_and_pieces(tmp_path, family, flash):
     model, ids = flash(family), tokens(30)
     expected = own_rows(model, ids)
     cache = transformers.DynamicCache(config=model.config)
     with torch.no_grad(), record(model, tmp_path / "one"):
         model(ids, use_cache=False)
-    with torch.no_grad(), record(model, tmp_path / "chunks"):
+    with torch.no_grad(), record(model, tmp_path / "pieces"):
         for piece in ids.split([4, 13, 1, 12], dim=1):
             model(piece, **{CACHE: cache}, use_cache=True)
-    for name in ("one", "chunks"):
+    for name in ("one", "pieces"):
         trace = open_trace(tmp_path / name)
         assert trace.spec.model["attention"] == NAME
         for layer in trace.layers:

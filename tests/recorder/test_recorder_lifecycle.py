@@ -241,7 +241,7 @@ def test_a_copy_made_while_recording_says_what_is_wrong(tmp_path):
         stray(ids)
 
 
-def test_progress_is_told_by_layer_chunk_and_step(tmp_path):
+def test_progress_is_told_by_layer_piece_and_step(tmp_path):
     seen, model = [], tiny_model("opt")
     cache = transformers.DynamicCache(config=model.config)
     with (

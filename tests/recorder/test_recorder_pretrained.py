@@ -100,7 +100,9 @@ def test_rows_of_the_pretrained_model_in_eager_attention(smollm2, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_storage_is_measured(smollm2, tmp_path, dtype):
-    report = record_text(smollm2, TEXT, 64, tmp_path / "t", dtype=dtype, layers=[0, 29]).report
+    report = record_text(
+        smollm2, TEXT, 64, tmp_path / "t", store_dtype=dtype, layers=[0, 29]
+    ).report
     assert set(report.storage_error) == {0, 29}
     assert max(report.check_error.values()) < 5e-6 < min(report.storage_error.values())
     assert max(report.storage_error.values()) < {"float16": 2e-2, "bfloat16": 0.15}[dtype]

@@ -271,31 +271,31 @@ def test_numbers_too_large_for_the_storage_dtype(tmp_path):
     with torch.no_grad():
         model.model.decoder.layers[0].self_attn.v_proj.bias[5] = 1e6
     run = lambda model: model(tokens(8))  # noqa: E731
-    require_refusal(RecordingRefused, tmp_path, model, run, match="float16", dtype="float16")
+    require_refusal(RecordingRefused, tmp_path, model, run, match="float16", store_dtype="float16")
     with record(model, tmp_path / "t") as recording:
         run(model)
     assert recording.report.rows == 8
 
 
 def test_a_model_that_is_not_one(tmp_path):
-    require_refusal(BadArgument, tmp_path, torch.nn.Linear(2, 2), match="PreTrainedModel")
+    require_refusal(BadArgument, tmp_path, torch.nn.Linear(2, 2), match="transformers model")
     require_refusal(BadArgument, tmp_path, tiny_model("opt").double(), match="float64")
 
 
 @pytest.mark.parametrize(
     "options, error, match",
     [
-        ({"layers": [0, 3]}, OutOfRange, "got 3; expected 0 to 2"),
+        ({"layers": [0, 3]}, OutOfRange, "layers must be 0 to 2.*got 3"),
         ({"layers": [-1]}, OutOfRange, "got -1"),
-        ({"layers": []}, BadArgument, "no layer"),
-        ({"layers": ["0"]}, BadArgument, "integers"),
-        ({"layers": 2}, BadArgument, "integers"),
-        ({"kv_heads": [4]}, OutOfRange, "no such kv_head.*got 4; expected 0 to 3"),
-        ({"kv_heads": []}, BadArgument, "no kv_head"),
-        ({"store": "kv"}, BadArgument, "got kv; expected qkv or qk or attention"),
+        ({"layers": []}, BadArgument, "at least one layer"),
+        ({"layers": ["0"]}, BadArgument, "whole numbers"),
+        ({"layers": 2}, BadArgument, "whole numbers"),
+        ({"kv_heads": [4]}, OutOfRange, "kv_heads must be 0 to 3.*got 4"),
+        ({"kv_heads": []}, BadArgument, "at least one kv_head"),
+        ({"store": "kv"}, BadArgument, "must be qkv, qk or attention, got kv"),
         ({"tokens": 0}, BadArgument, "tokens.*got 0"),
         ({"prompt_length": "5"}, BadArgument, "prompt_length"),
-        ({"dtype": "float8"}, BadArgument, "got float8"),
+        ({"store_dtype": "float8"}, BadArgument, "got float8"),
         ({"self_check_rows": 0}, BadArgument, "got 0"),
         ({"self_check_rows": 1.5}, BadArgument, "got 1.5"),
         ({"token_strings": True}, BadArgument, "tokenizer"),

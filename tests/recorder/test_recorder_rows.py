@@ -84,7 +84,7 @@ def test_values_times_rows_give_the_attention_output(tmp_path):
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_chunked_prefill_gives_the_same_rows(tmp_path, family, attention):
+def test_prefill_in_pieces_gives_the_same_rows(tmp_path, family, attention):
     model, ids = tiny_model(family, attention=attention), tokens(45)
     cache = transformers.DynamicCache(config=model.config)
     with torch.no_grad(), record(model, tmp_path / "t") as recording:
@@ -135,7 +135,7 @@ def test_storing_less_precisely_than_the_model(tmp_path):
     model, ids = tiny_model("gpt_neox"), tokens(40)
     expected = own_rows(model, ids)
     for dtype, accepted in HALF_TOLERANCE.items():
-        trace = recorded(model, ids, tmp_path / dtype, dtype=dtype)
+        trace = recorded(model, ids, tmp_path / dtype, store_dtype=dtype)
         assert trace.spec.dtype == dtype and trace.spec.model["dtype"] == "float32"
         assert np.abs(traced_rows(trace, 0) - expected[0]).max() < accepted
 
@@ -158,7 +158,10 @@ def test_the_spec_says_what_was_recorded(tmp_path):
     with (
         torch.no_grad(),
         record(
-            model, tmp_path / "t", provenance={"id": "tiny"}, text={"name": "random"}
+            model,
+            tmp_path / "t",
+            model_provenance={"id": "tiny"},
+            text_provenance={"name": "random"},
         ) as recording,
     ):
         model(ids)

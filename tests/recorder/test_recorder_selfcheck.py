@@ -10,7 +10,7 @@ from recorder_models import LAYERS, leftovers, tokens
 
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder import record, registration, sequence, session
-from h2o_theory.recorder.call import Arithmetic, Call
+from h2o_theory.recorder.call import Call, LayerArithmetic
 from h2o_theory.recorder.placement import place
 from h2o_theory.recorder.selfcheck import output_error, rows_to_check
 from h2o_theory.recorder.tiny import tiny_model
@@ -146,7 +146,7 @@ def test_output_error_against_a_plain_loop(softcap, sinks, base):
     lo, hi = np.array([0, 2, 9, 0]), np.array([1, 12, 10, 20])
     truth = reference_output(query, key, value, lo, hi, 0.7, softcap, sinks)
     tensors = [torch.from_numpy(array).float() for array in (query, key, value)]
-    arithmetic = Arithmetic(0.7, softcap, None if sinks is None else torch.tensor(sinks), None)
+    arithmetic = LayerArithmetic(0.7, softcap, None if sinks is None else torch.tensor(sinks), None)
 
     def error(output):
         call = Call(0, base + 16, base + 20, base, *tensors, torch.from_numpy(output), lo + base,

@@ -13,7 +13,7 @@ import torch
 from recorder_models import FAMILIES, Letters, own_rows, tiny_model, tokens, traced_rows
 
 from h2o_theory.errors import BadArgument, MissingDependency
-from h2o_theory.recorder import Generation, load_model, load_options, record, record_text
+from h2o_theory.recorder import GenerationSettings, load_model, load_options, record, record_text
 from h2o_theory.recorder.models import LoadedModel
 from h2o_theory.trace import open_trace
 
@@ -50,7 +50,7 @@ def test_texts_and_generation_with_offloaded_weights(tmp_path):
     model = accelerate.cpu_offload(tiny_model("llama"))
     model.generation_config.eos_token_id = None
     loaded = LoadedModel(model, Letters(), "letters", "llama", "", "test")
-    options = {"generation": Generation(5), "chunk": 4}
+    options = {"generation": GenerationSettings(5), "piece": 4}
     spec = open_trace(record_text(loaded, "abcdefghij", None, tmp_path / "t", **options).path).spec
     assert spec.prompt_length == 10 and spec.tokens == 15
 
@@ -73,13 +73,13 @@ def test_the_attention_asked_for(tmp_path, monkeypatch):
     for name, package in (("2", "flash_attn,"), ("3", "flash_attn_interface,")):
         with pytest.raises(MissingDependency, match=package):
             load_model(tmp_path / "model", attention=f"flash_attention_{name}")
-    with pytest.raises(BadArgument, match="no such attention.*got flex; expected sdpa or eager"):
+    with pytest.raises(BadArgument, match="attention must be sdpa, eager.*got flex"):
         load_model(tmp_path / "model", attention="flex")
 
 
 def test_weights_on_another_device_need_accelerate(monkeypatch):
     """transformers places weights on a device by it, whether one device or several."""
-    monkeypatch.setattr(load_options, "check_device", lambda device: None)
+    monkeypatch.setattr(load_options, "require_device", lambda device: None)
     monkeypatch.setitem(sys.modules, "accelerate", None)
     for device in ("cuda:0", "auto"):
         with pytest.raises(MissingDependency, match="accelerate"):
@@ -91,5 +91,5 @@ def test_an_accelerator_that_is_not_there():
         load_device = "cuda:99"
     else:
         load_device = "cuda"
-    with pytest.raises(BadArgument, match="device cannot be used.*got cuda"):
+    with pytest.raises(BadArgument, match="device must be cpu, auto.*got cuda"):
         load_model("smollm2-135m", device=load_device)

@@ -1,4 +1,4 @@
-"""Texts to traces: chunks, generated tokens, several texts, what is stored of them."""
+"""Texts to traces: pieces, generated tokens, several texts, what is stored of them."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ import torch
 from recorder_models import leftovers, own_rows, tokens, traced_rows
 
 from h2o_theory.errors import BadArgument, CannotWrite, OutOfRange, OutputExists, TextError
-from h2o_theory.recorder import Generation, plan_texts, record, record_text, record_texts
-from h2o_theory.recorder.dataset import read_text, read_texts
+from h2o_theory.recorder import GenerationSettings, plan_texts, record, record_text, record_texts
 from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.recorder.reading import read_text, read_texts
 from h2o_theory.recorder.tiny import tiny_model
 from h2o_theory.trace import Trace, open_trace, predict_bytes, validate
 
@@ -33,10 +33,10 @@ def loaded(family="opt"):
 
 def test_a_generated_text_may_end_early(tmp_path):
     model = loaded("llama")
-    free = record_text(model, PROSE, 12, tmp_path / "a", generation=Generation(10)).path
+    free = record_text(model, PROSE, 12, tmp_path / "a", generation=GenerationSettings(10)).path
     end = open_trace(free).spec.token_ids[15]
     model.model.generation_config.eos_token_id = end
-    cut = record_text(model, PROSE, 12, tmp_path / "b", generation=Generation(10)).path
+    cut = record_text(model, PROSE, 12, tmp_path / "b", generation=GenerationSettings(10)).path
     spec = open_trace(cut).spec
     first = open_trace(free).spec.token_ids.index(end, 12)
     assert spec.token_ids == open_trace(free).spec.token_ids[:first] and spec.prompt_length == 12
@@ -65,9 +65,9 @@ def test_recording_a_text(tmp_path):
         (None, 5, TextError, "empty"),
         ("a b c", 4, TextError, "got 3 tokens; expected at least 4"),
         ("a b c", 0, BadArgument, "got 0"),
-        ("a b c", 2.0, BadArgument, "integer"),
-        ("a b c", True, BadArgument, "integer"),
-        ("a " * 200, None, BadArgument, "got 200; expected at most 128"),
+        ("a b c", 2.0, BadArgument, "whole number"),
+        ("a b c", True, BadArgument, "whole number"),
+        ("a " * 200, None, BadArgument, "context of 128, got 200"),
     ],
 )
 def test_bad_texts(tmp_path, text, count, error, match):
@@ -82,10 +82,10 @@ def test_a_text_without_a_tokenizer(tmp_path):
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_text", "gpt_oss"])
-@pytest.mark.parametrize("chunk", [1, 7, 23, 100])
-def test_chunks_give_the_rows_of_one_pass(tmp_path, family, chunk):
+@pytest.mark.parametrize("piece", [1, 7, 23, 100])
+def test_pieces_give_the_rows_of_one_pass(tmp_path, family, piece):
     model = loaded(family)
-    recording = record_text(model, PROSE, None, tmp_path / "t", chunk=chunk)
+    recording = record_text(model, PROSE, None, tmp_path / "t", piece=piece)
     trace = open_trace(recording.path)
     assert trace.tokens == trace.spec.prompt_length == 23 and trace.spec.generation == {}
     expected = own_rows(model.model, torch.tensor([trace.spec.token_ids]))
@@ -93,12 +93,12 @@ def test_chunks_give_the_rows_of_one_pass(tmp_path, family, chunk):
         assert np.abs(traced_rows(trace, layer) - expected[layer]).max() <= 1e-5
 
 
-@pytest.mark.parametrize("chunk", [None, 5])
+@pytest.mark.parametrize("piece", [None, 5])
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_greedy_generation(tmp_path, family, chunk):
+def test_greedy_generation(tmp_path, family, piece):
     model = loaded(family)
     recording = record_text(
-        model, PROSE, 12, tmp_path / "t", chunk=chunk, generation=Generation(10)
+        model, PROSE, 12, tmp_path / "t", piece=piece, generation=GenerationSettings(10)
     )
     trace = open_trace(recording.path)
     ids = torch.tensor([trace.spec.token_ids])
@@ -116,7 +116,7 @@ def test_sampling_depends_on_its_seed_alone(tmp_path):
         torch.rand(3)
         before = torch.random.get_rng_state()
         out = record_text(
-            loaded("opt"), PROSE, 8, tmp_path / name, generation=Generation(12, **choice)
+            loaded("opt"), PROSE, 8, tmp_path / name, generation=GenerationSettings(12, **choice)
         ).path
         assert torch.equal(before, torch.random.get_rng_state())
         return open_trace(out).spec
@@ -128,7 +128,7 @@ def test_sampling_depends_on_its_seed_alone(tmp_path):
         "method": "sampled", "temperature": 1.5, "top_p": 1.0, "seed": 5, "new_tokens": 12,
     }  # fmt: skip
     greedy = open_trace(
-        record_text(loaded("opt"), PROSE, 8, tmp_path / "e", generation=Generation(12)).path
+        record_text(loaded("opt"), PROSE, 8, tmp_path / "e", generation=GenerationSettings(12)).path
     ).spec
     assert narrow.token_ids == greedy.token_ids
 
@@ -136,38 +136,38 @@ def test_sampling_depends_on_its_seed_alone(tmp_path):
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"new_tokens": 0}, "new_tokens is out of range.*got 0"),
+        ({"new_tokens": 0}, "new_tokens must be .*at least 1, got 0"),
         ({"new_tokens": 3, "temperature": 0.0}, "temperature.*above 0"),
         ({"new_tokens": 3, "temperature": float("nan")}, "temperature"),
         ({"new_tokens": 3, "temperature": float("inf")}, "temperature"),
         ({"new_tokens": 3, "top_p": 1.5}, "top_p.*got 1.5"),
         ({"new_tokens": 3, "top_p": 0.5, "seed": 2**64}, "seed.*below 2\\^63"),
         ({"new_tokens": 3, "top_p": 0.5, "seed": -1}, "seed"),
-        ({"new_tokens": "3"}, "new_tokens.*an integer"),
+        ({"new_tokens": "3"}, "new_tokens.*a whole number"),
         ({"new_tokens": 3, "temperature": "hot"}, "temperature.*a number"),
     ],
 )
 def test_bad_generation(options, match):
     with pytest.raises(BadArgument, match=match):
-        Generation(**options)
+        GenerationSettings(**options)
 
 
-@pytest.mark.parametrize("chunk", [0, -3, 2.5, True])
-def test_bad_chunks(tmp_path, chunk):
-    with pytest.raises(BadArgument, match="chunk must be"):
-        record_text(loaded(), PROSE, 5, tmp_path / "t", chunk=chunk)
+@pytest.mark.parametrize("piece", [0, -3, 2.5, True])
+def test_bad_pieces(tmp_path, piece):
+    with pytest.raises(BadArgument, match="piece must be"):
+        record_text(loaded(), PROSE, 5, tmp_path / "t", piece=piece)
     assert leftovers(tmp_path) == []
 
 
 def test_generation_beyond_the_context(tmp_path):
-    with pytest.raises(BadArgument, match="context.*got 130; expected at most 128"):
-        record_text(loaded(), PROSE, 10, tmp_path / "t", generation=Generation(120))
+    with pytest.raises(BadArgument, match="context of 128, got 130"):
+        record_text(loaded(), PROSE, 10, tmp_path / "t", generation=GenerationSettings(120))
 
 
 def test_several_texts(tmp_path):
     texts, steps = ["a bb ccc", "dd e f gg hhh i", "j"], []
     recordings = record_texts(
-        loaded("llama"), texts, 4, tmp_path / "all", name="set",
+        loaded("llama"), texts, 4, tmp_path / "all", text_name="set",
         progress=lambda *step: steps.append(step),
     )  # fmt: skip
     assert leftovers(tmp_path / "all") == ["000000", "000001", "000002"]
@@ -182,9 +182,9 @@ def test_several_texts(tmp_path):
 
 def test_several_texts_are_gone_on_with(tmp_path):
     texts = ["a bb ccc", "dd e f", "j kk"]
-    first = record_texts(loaded(), texts[:2], None, tmp_path / "all", name="set")
+    first = record_texts(loaded(), texts[:2], None, tmp_path / "all", text_name="set")
     written = [open_trace(recording.path).trace_id for recording in first]
-    rest = record_texts(loaded(), texts, None, tmp_path / "all", name="set", resume=True)
+    rest = record_texts(loaded(), texts, None, tmp_path / "all", text_name="set", resume=True)
     assert [recording.path.name for recording in rest] == ["000002"]
     assert [open_trace(tmp_path / "all" / f"00000{i}").trace_id for i in range(2)] == written
     with pytest.raises(OutputExists, match="another text"):
@@ -198,9 +198,9 @@ def test_several_texts_are_gone_on_with(tmp_path):
         ({"kv_heads": [1]}, "other layers, heads or content"),
         ({"store": "qk"}, "other layers, heads or content"),
         ({"store": "attention"}, "other layers, heads or content"),
-        ({"dtype": "float16"}, "another dtype"),
-        ({"generation": Generation(3)}, "other generated tokens"),
-        ({"provenance": {"id": "other"}}, "another model"),
+        ({"store_dtype": "float16"}, "another dtype"),
+        ({"generation": GenerationSettings(3)}, "other generated tokens"),
+        ({"model_provenance": {"id": "other"}}, "another model"),
     ],
 )
 def test_a_set_is_gone_on_with_by_the_same_options_only(tmp_path, options, match):
@@ -216,7 +216,9 @@ def test_a_set_is_gone_on_with_by_the_same_options_only(tmp_path, options, match
     assert leftovers(tmp_path / "all") == ["000000"]
 
 
-@pytest.mark.parametrize("generation", [None, Generation(4), Generation(4, top_p=0.9, seed=2)])
+@pytest.mark.parametrize(
+    "generation", [None, GenerationSettings(4), GenerationSettings(4, top_p=0.9, seed=2)]
+)
 def test_what_was_recorded_the_same_way_is_skipped(tmp_path, generation):
     options = {"layers": [1], "store": "attention", "generation": generation}
     first = record_texts(loaded("llama"), ["a bb ccc"], None, tmp_path / "all", **options)
@@ -234,15 +236,17 @@ def test_an_imported_trace_is_no_text_that_was_recorded(tmp_path):
 
 
 def test_the_context_is_checked_for_all_texts_before_the_first(tmp_path):
-    with pytest.raises(BadArgument, match="text 2.*got 200; expected at most 128.*--tokens"):
+    with pytest.raises(BadArgument, match="text 2 must fit.*128, got 200.*--tokens"):
         record_texts(loaded(), ["a b c", "a " * 200], None, tmp_path / "all")
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("texts, match", [([], "no text"), (["a", " "], "set, text 2: .*empty")])
+@pytest.mark.parametrize(
+    "texts, match", [([], "set: at least one text"), (["a", " "], "set, text 2: .*empty")]
+)
 def test_bad_sets_of_texts(tmp_path, texts, match):
     with pytest.raises(TextError, match=match):
-        record_texts(loaded(), texts, None, tmp_path / "all", name="set")
+        record_texts(loaded(), texts, None, tmp_path / "all", text_name="set")
     assert leftovers(tmp_path) == []
 
 
@@ -261,7 +265,7 @@ def test_room_for_all_texts_is_checked_before_the_first(tmp_path, monkeypatch):
 def test_the_size_is_known_before(tmp_path, family, store):
     """Every tensor byte is predicted; headers and token ids come on top."""
     options = {"layers": [0, 2], "store": store}
-    generation = Generation(9)
+    generation = GenerationSettings(9)
     (plan,) = plan_texts(
         loaded(family), [PROSE], 12, several=False, generation=generation, **options
     )
@@ -291,12 +295,12 @@ def test_chosen_kv_heads(tmp_path, family, store):
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gpt_oss"])
-@pytest.mark.parametrize("chunk", [None, 9])
-def test_rows_stored_instead_of_queries_and_keys(tmp_path, family, chunk, monkeypatch):
+@pytest.mark.parametrize("piece", [None, 9])
+def test_rows_stored_instead_of_queries_and_keys(tmp_path, family, piece, monkeypatch):
     monkeypatch.setattr("h2o_theory.recorder.sequence.PACK_ROWS", 8)
     model = loaded(family)
-    rows = record_text(model, PROSE, None, tmp_path / "a", store="attention", chunk=chunk)
-    tensors = record_text(model, PROSE, None, tmp_path / "q", chunk=chunk)
+    rows = record_text(model, PROSE, None, tmp_path / "a", store="attention", piece=piece)
+    tensors = record_text(model, PROSE, None, tmp_path / "q", piece=piece)
     rows, tensors = open_trace(rows.path), open_trace(tensors.path)
     assert rows.spec.content == "attention" and rows.spec.dtype == "float32"
     for layer in rows.layers:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submodular_functions import best_value, functions
 
+from benchmarks import submodular as bench
 from h2o_theory import submodular as sm
-from h2o_theory.bench import submodular as bench
 from h2o_theory.errors import BadArgument, BadBudget
 
 

@@ -1,4 +1,4 @@
-"""Records a tiny model in chunks, killed by SIGKILL at file operations throughout, and resumes.
+"""Records a tiny model in pieces, killed by SIGKILL at file operations throughout, and resumes.
 
 Run as ``python crashing_recorder.py FOLDER STEP``: a child is forked for every STEP-th moment,
 records to ``FOLDER/<moment>/t`` and kills itself there; another child then resumes. Prints a JSON
@@ -22,15 +22,15 @@ from h2o_theory.recorder import buffer, record
 from h2o_theory.recorder.tiny import tiny_model
 from h2o_theory.trace import open_trace, writer
 
-CHUNKS = (17, 1, 1, 9)
+PIECES = (17, 1, 1, 9)
 
 
 def run(out, **options):
     """Record 28 tokens in four passes with a growing KV cache, in many small segments."""
     model = tiny_model("llama")
     cache = DynamicCache(config=model.config)
-    with torch.no_grad(), record(model, out, tokens=sum(CHUNKS), **options):
-        for piece in tokens(sum(CHUNKS)).split(CHUNKS, dim=1):
+    with torch.no_grad(), record(model, out, tokens=sum(PIECES), **options):
+        for piece in tokens(sum(PIECES)).split(PIECES, dim=1):
             model(piece, **{CACHE: cache}, use_cache=True)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, durable, ledger
+from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, durable, manifest
 
 TOKENS, LAYERS, CUTS = 12, (0, 3), (0, 5, 9, 12)
 
@@ -88,7 +88,7 @@ def light(fuse, put=setattr):
         sync(handle)
 
     put(durable, "open", slow_open)
-    put(ledger, "open", slow_open)
+    put(manifest, "open", slow_open)
     put(os, "fsync", slow_sync)
 
 

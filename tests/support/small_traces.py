@@ -4,8 +4,8 @@ import numpy as np
 import reference
 
 from h2o_theory.trace import Trace
-from h2o_theory.trace.memory import MemoryStore
 from h2o_theory.trace.spec import LayerSpec, TraceSpec
+from h2o_theory.trace.store import MemoryStore
 
 
 def trace_with_keys(layers=2, tokens=40, rope=None):

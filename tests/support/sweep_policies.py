@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from h2o_theory.engine import PlainPolicy
+from h2o_theory import PlainPolicy
 
 
 class Newest(PlainPolicy):

@@ -25,7 +25,7 @@ from h2o_theory.trace import (
     validate,
 )
 from h2o_theory.trace.manifest import end_line, parse_manifest, to_line
-from h2o_theory.trace.packing import pack_rows
+from h2o_theory.trace.rows import pack_rows
 
 TOKENS, CUTS, LAYERS = 23, (0, 9, 23), (2, 5)
 
@@ -287,5 +287,5 @@ def test_a_recording_that_does_not_fit_is_refused_before_anything_is_made(tmp_pa
 
 def test_a_size_without_a_length_cannot_be_predicted():
     for spec in (plan(None), TraceSpec(3, (), dtype="int8")):
-        with pytest.raises(BadArgument, match="cannot be predicted"):
+        with pytest.raises(BadArgument, match="spec must state a length"):
             predict_bytes(spec)

@@ -1,11 +1,11 @@
-"""Texts from a file: the whole of it, one a line, or a field of JSON lines."""
+"""Texts: read from a file, and turned into token ids."""
 
 import json
 from pathlib import Path
 
-from h2o_theory.errors import TextError
+from h2o_theory.errors import BadArgument, TextError
 
-__all__ = ["read_text", "read_texts"]
+__all__ = ["encode", "encode_all", "read_text", "read_texts"]
 
 
 def read_text(path):
@@ -27,7 +27,7 @@ def read_text(path):
             "the text is not UTF-8", where=path, got=f"byte {error.start}: {error.reason}"
         ) from None
     if not text.strip():
-        raise TextError("the text is empty", where=path, expected="at least one token")
+        raise TextError("the text must not be empty", where=path)
     return text
 
 
@@ -76,3 +76,42 @@ def _field(line, field, where):
             f"a line has no text in the field {field}", where=where, got=found, expected=field
         )
     return text
+
+
+def encode(tokenizer, text, tokens=None, name="text", *, exact=True):
+    """The first token ids of a text, the start token included if the tokenizer adds one.
+
+    Raises
+    ------
+    TextError
+        If the text is empty or, with ``exact``, too short; says how many tokens it has.
+    BadArgument
+        If ``tokens`` is not a positive integer.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise TextError("the text must not be empty", where=name)
+    if tokens is not None and (isinstance(tokens, bool) or not hasattr(tokens, "__index__")):
+        raise BadArgument("tokens must be a whole number or None", got=repr(tokens))
+    if tokens is not None and tokens < 1:
+        raise BadArgument("tokens must be at least 1", got=tokens)
+    # verbose=False: the text may exceed the model's context, only its first tokens are used.
+    ids = tokenizer(text, verbose=False)["input_ids"]
+    if exact and tokens is not None and len(ids) < tokens:
+        raise TextError(
+            "the text is shorter than the tokens asked for",
+            where=name,
+            got=f"{len(ids)} tokens",
+            expected=f"at least {tokens}",
+            hint="Use a longer text or ask for fewer tokens",
+        )
+    return ids if tokens is None else ids[:tokens]
+
+
+def encode_all(tokenizer, texts, tokens, name):
+    """Token ids of several texts, at most ``tokens`` of each; raises TextError as above."""
+    if not texts:
+        raise TextError("at least one text is needed", where=name)
+    return [
+        encode(tokenizer, text, tokens, f"{name}, text {index + 1}", exact=False)
+        for index, text in enumerate(texts)
+    ]

@@ -108,7 +108,7 @@ def _closed(loaded, tokens):
 
 def _peak_of_process(tokens):
     """Peak resident bytes of a fresh process; a bare interpreter between, which holds no model."""
-    code = f"from h2o_theory.bench.live import print_peak; print_peak({tokens})"
+    code = f"from benchmarks.live import print_peak; print_peak({tokens})"
     between = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
     done = subprocess.run(
         [sys.executable, "-c", between, sys.executable, "-c", code],

@@ -9,7 +9,7 @@ from statistics import median
 
 import pandas as pd
 
-from h2o_theory.bench.record_random import run_shapes
+from benchmarks.record_random import run_shapes
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import load_model, record
 from h2o_theory.recorder.passes import prefill
@@ -35,7 +35,7 @@ def run(sizes=(512, 1024, 2048, LONG), progress=None, device="cpu", shapes=None,
     the model and does one pass.
 
     With another device or with shapes, random-weight models are recorded instead, see
-    :func:`~h2o_theory.bench.record_random.run_shapes`.
+    :func:`~benchmarks.record_random.run_shapes`.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _peak_of_process(tokens, recording):
     A process inherits the peak of the one that started it, and this one holds a model already;
     so a bare interpreter stands between the two.
     """
-    code = f"from h2o_theory.bench.record import print_peak; print_peak({tokens}, {recording})"
+    code = f"from benchmarks.record import print_peak; print_peak({tokens}, {recording})"
     between = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
     done = subprocess.run(
         [sys.executable, "-c", between, sys.executable, "-c", code],

@@ -7,10 +7,10 @@ import pandas as pd
 from h2o_theory.errors import NotEnoughData
 from h2o_theory.statistics import Interval
 
-__all__ = ["Ledger"]
+__all__ = ["Measurements"]
 
 
-class Ledger:
+class Measurements:
     """Collects measures under (topic, measure, scope), and reasons where there is none.
 
     A measure is an estimate with a 95 % interval; an exact number has an interval of width 0.
@@ -62,7 +62,7 @@ class Ledger:
         found = self._found.get((topic, measure, scope))
         return None if found is None else found[0]
 
-    def measures(self):
+    def found(self):
         """All numbers as a table without gaps."""
         return pd.DataFrame(
             [

@@ -1,10 +1,37 @@
-"""Whether stored attention rows are what they should be: finite, causal, summing to one."""
+"""Attention rows as a trace stores them: packed, unpacked, and checked."""
 
 import numpy as np
 
 from h2o_theory.errors import InvalidAttention
 
-__all__ = ["ROW_SUM_TOLERANCE", "check_rows", "row_sum_error"]
+__all__ = [
+    "ROW_SUM_TOLERANCE",
+    "largest_row_error",
+    "pack_rows",
+    "packed_range",
+    "row_sum_error",
+    "unpack_rows",
+]
+
+
+def packed_range(start, stop):
+    """Offsets of rows ``start .. stop`` in a packed lower triangle."""
+    return start * (start + 1) // 2, stop * (stop + 1) // 2
+
+
+def pack_rows(rows, start):
+    """Rows [H, n, T], the first of which is row ``start``, as [H, entries]; dtype kept."""
+    causal = np.arange(rows.shape[2]) <= start + np.arange(rows.shape[1])[:, None]
+    return rows[:, causal]
+
+
+def unpack_rows(packed, start, stop, tokens):
+    """The inverse of :func:`pack_rows`: float64 rows [H, stop - start, T]."""
+    rows = np.zeros((packed.shape[0], stop - start, tokens))
+    causal = np.arange(tokens) <= np.arange(start, stop)[:, None]
+    rows[:, causal] = packed
+    return rows
+
 
 ROW_SUM_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 5e-3, "bfloat16": 2e-2}
 """How far the sum of a stored row may be from one, by dtype: rounding, not more.
@@ -20,7 +47,7 @@ def row_sum_error(sums, sinks=False):
     return np.maximum(sums - 1, 0) if sinks else np.abs(sums - 1)
 
 
-def check_rows(rows, start, *, layer, dtype, sinks=False):
+def largest_row_error(rows, start, *, layer, dtype, sinks=False):
     """Refuse attention rows that are not causal probabilities.
 
     Parameters

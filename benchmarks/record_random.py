@@ -13,7 +13,7 @@ from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import record
 from h2o_theory.recorder.admission import attention_modules
-from h2o_theory.recorder.load_options import check_device
+from h2o_theory.recorder.load_options import require_device
 from h2o_theory.trace import open_trace
 
 __all__ = ["SHAPES", "run_shapes"]
@@ -64,7 +64,7 @@ def run_shapes(shapes=None, *, device="cuda", tokens=4096, progress=None):
     Returns
     -------
     pandas.DataFrame
-        As :func:`h2o_theory.bench.record.run`; the memory rows are of the device, and absent on
+        As :func:`benchmarks.record.run`; the memory rows are of the device, and absent on
         the CPU.
 
     Raises
@@ -77,7 +77,7 @@ def run_shapes(shapes=None, *, device="cuda", tokens=4096, progress=None):
         if shape not in SHAPES:
             expected = " or ".join(SHAPES)
             raise BadArgument("unknown shape", where="shape", got=shape, expected=expected)
-    check_device(device)
+    require_device(device)
     table = []
     for done, shape in enumerate(shapes, start=1):
         table += _rows_of_shape(shape, device, tokens)

@@ -3,17 +3,17 @@
 import numpy as np
 from matplotlib.colors import PowerNorm
 
-from h2o_theory.analysis.evolution import hitter_map
+from h2o_theory.analysis.evolution import heavy_hitter_map
 from h2o_theory.figures.style import MUTED, blank, styled
 from h2o_theory.figures.subject import Subject
 
-__all__ = ["hitter_map_figure"]
+__all__ = ["heavy_hitter_map_figure"]
 
 MOST_ROWS = 400
 
 
 @styled
-def hitter_map_figure(analysis):
+def heavy_hitter_map_figure(analysis):
     """Draw the share of kv_heads in which each position is a heavy hitter, step by step.
 
     Parameters
@@ -25,10 +25,11 @@ def hitter_map_figure(analysis):
     matplotlib.figure.Figure
     """
     subject = Subject.of(analysis)
-    steps, share = hitter_map(analysis.survey)
+    steps, share = heavy_hitter_map(analysis.survey)
+    heavy = subject.heavy_hitters()
     figure = blank(
         "Heavy hitters over time",
-        f"A heavy hitter is one of {subject.hitters()}. Brighter: in more kv_heads. A horizontal "
+        f"A heavy hitter is one of {heavy}. Brighter: in more kv_heads. A horizontal "
         f"line is a position that stays one; grey is what has not come yet.",
         subject,
         height=4.6,

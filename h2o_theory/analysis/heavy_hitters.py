@@ -12,14 +12,14 @@ from math import floor
 import numpy as np
 from numba import njit
 
-__all__ = ["CHECKPOINTS", "HitterHistory", "HitterTrack", "most_attended"]
+__all__ = ["CHECKPOINTS", "HeavyHitterHistory", "HeavyHitterTrack", "most_attended"]
 
 CHECKPOINTS = 128
 """Steps at which the whole set is kept, evenly spaced over the sequence."""
 
 
 @dataclass(frozen=True)
-class HitterHistory:
+class HeavyHitterHistory:
     """What a pass over the rows of one kv_head found; C checkpoints, T positions.
 
     Attributes
@@ -53,7 +53,7 @@ class HitterHistory:
     censored: np.ndarray
 
 
-class HitterTrack:
+class HeavyHitterTrack:
     """Follows the heavy hitters of one kv_head through its rows, block by block.
 
     Parameters
@@ -91,7 +91,7 @@ class HitterTrack:
             begin = end
 
     def history(self):
-        """The :class:`HitterHistory`, once all rows were added. O(C T)."""
+        """The :class:`HeavyHitterHistory`, once all rows were added. O(C T)."""
         tokens = len(self._score)
         staying = self._since >= 0
         censored = np.bincount(tokens - self._since[staying], minlength=tokens + 1)
@@ -108,7 +108,7 @@ class HitterTrack:
                 overlap_at[name].append(both.sum() / m if m else 0.0)
             for name in captured:
                 captured[name] += found[name]
-        return HitterHistory(
+        return HeavyHitterHistory(
             steps=self._steps,
             members=np.array([members for _, members in self._snapshots]),
             overlap=overlap,

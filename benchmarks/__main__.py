@@ -1,23 +1,24 @@
-"""``h2o-theory bench``: speed and memory as ratios within one run."""
+"""``python -m benchmarks``: speed and memory as ratios within one run."""
 
+import argparse
 import importlib
+import sys
+from collections.abc import Sequence
 
 import pandas as pd
 
 from h2o_theory.cli.common import print_table, shown_progress
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, H2OTheoryError, UnknownName
 from h2o_theory.report import check_destination, save_results
 
-__all__ = ["add_parser"]
+__all__ = ["main"]
 
 _BENCHMARKS = ("optimum", "submodular", "replay", "sweep", "record", "live")
 
 
-def add_parser(verbs):
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "bench",
-        help="measure speed and memory, as ratios within one run",
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
         description="Time the optimum against HiGHS, lazy greedy against naive greedy and other "
         "libraries, the H2O replay against a PyTorch loop, a sweep over a pretrained model, and "
         "recording and eviction in the model against the plain forward pass. Needs the record and "
@@ -29,7 +30,7 @@ def add_parser(verbs):
         metavar="BENCHMARK",
         help=f"{', '.join(_BENCHMARKS)} (default: all)",
     )
-    parser.add_argument("--out", metavar="FILE", help="the table as .csv or .parquet")
+    parser.add_argument("--out", metavar="FILE", help="write the table to a .csv or .parquet file")
     own = parser.add_argument_group(
         "record",
         "With any of these, random-weight models of published shapes in bfloat16, with sampled "
@@ -43,21 +44,31 @@ def add_parser(verbs):
     own.add_argument(
         "--tokens", type=int, metavar="T", help="length of the text (default: 4096, or several)"
     )
-    parser.set_defaults(run=run)
+    return parser
 
 
-def run(arguments):
-    """Run the chosen benchmarks and print one table."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the chosen benchmarks and print one table; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        _run(arguments)
+    except H2OTheoryError as error:
+        print(f"benchmarks: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
     if arguments.out:
         check_destination(arguments.out)
     for name in arguments.which:
         if name not in _BENCHMARKS:
-            raise BadArgument("no such benchmark", got=name, expected=", ".join(_BENCHMARKS))
+            raise UnknownName.of("benchmark", name, _BENCHMARKS)
     own = _record_options(arguments)
     tables = []
     with shown_progress() as progress:
         for name in arguments.which or _BENCHMARKS:
-            module = importlib.import_module(f"h2o_theory.bench.{name}")
+            module = importlib.import_module(f"benchmarks.{name}")
             tables.append(module.run(progress=progress, **own))
     table = pd.concat(tables, ignore_index=True)
     if arguments.out:
@@ -65,15 +76,18 @@ def run(arguments):
     print_table(table)
 
 
-def _record_options(arguments):
+def _record_options(arguments: argparse.Namespace) -> dict[str, object]:
     """Options that only the benchmark of recording has."""
     shapes = arguments.shape.split(",") if arguments.shape else None
     given = {"device": arguments.device, "shapes": shapes, "tokens": arguments.tokens}
     given = {name: value for name, value in given.items() if value is not None}
     if given and arguments.which != ["record"]:
         raise BadArgument(
-            "these options are for one benchmark",
-            where=", ".join(given),
-            hint="Run: h2o-theory bench record ...",
+            f"{', '.join(given)} can be given to the benchmark record only",
+            hint="Run: python -m benchmarks record ...",
         )
     return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())
