@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -186,7 +187,8 @@ def best_design(rows: Sequence[LogRow] = A100_LOGS, count: int = 4) -> tuple[int
         scales.append(shares / shares.max(axis=0))
 
     def size(chosen: tuple[int, ...]) -> float:
-        return float(np.prod([np.linalg.det(s[list(chosen)].T @ s[list(chosen)]) for s in scales]))
+        rows = [scale[list(chosen)] for scale in scales]
+        return math.prod(float(np.linalg.det(part.T @ part)) for part in rows)
 
     return max(itertools.combinations(range(len(rows)), count), key=size)
 

@@ -61,7 +61,7 @@ class PolicyCost:
             If budgets by layer are not as many as the layers.
         """
         if not self.budget:
-            return np.full(layers, float(tokens))
+            return np.full(layers, float(tokens), dtype=np.float64)
         if len(self.budget) not in (1, layers):
             raise BadBudget(
                 "budgets by layer must be as many as the model's layers",
@@ -69,7 +69,8 @@ class PolicyCost:
                 got=len(self.budget),
                 expected=layers,
             )
-        return np.minimum(np.broadcast_to(np.asarray(self.budget, float), layers), float(tokens))
+        held = np.broadcast_to(np.asarray(self.budget, dtype=np.float64), layers)
+        return np.asarray(np.minimum(held, float(tokens)))
 
     def mean_entries(self, layers: int, workload: Workload) -> NDArray[np.float64]:
         """The mean over the decoding steps, whose queries see prompt + 1, prompt + 2, ..."""
