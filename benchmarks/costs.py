@@ -105,7 +105,7 @@ def _case(loaded: LoadedModel, hardware: Hardware, prompt: int, policy: str, bud
     shape = shape_from_config(loaded.model.config, name=MODEL, number_bytes=4)
     load = Workload(prompt, STEPS + 1)
     entries = max(1, int(float(budget.rstrip("%")) * load.tokens / 100))
-    cost = policy_cost(make_policy(policy), entries)
+    cost = policy_cost(make_policy(policy), (entries,))
     return Case(shape, hardware, load, cost, SCHEDULES["resident"])
 
 

@@ -2,6 +2,7 @@
 from . import analysis as analysis
 from . import annotations as annotations
 from . import attention as attention
+from . import budgets as budgets
 from . import engine as engine
 from . import errors as errors
 from . import experiments as experiments
@@ -21,11 +22,11 @@ from . import testing as testing
 from . import trace as trace
 from . import transforms as transforms
 from .analysis import analyze as analyze
-from .engine import BudgetMatrix as BudgetMatrix
+from .budgets import BudgetMatrix as BudgetMatrix
+from .budgets import read_budget_matrix as read_budget_matrix
 from .engine import certified_interval as certified_interval
 from .engine import certified_optimum as certified_optimum
 from .engine import ratio_intervals as ratio_intervals
-from .engine import read_budget_matrix as read_budget_matrix
 from .engine import replay as replay
 from .engine import resolved_parts as resolved_parts
 from .engine import schedules as schedules

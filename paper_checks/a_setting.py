@@ -29,7 +29,7 @@ RUNS = 150
 """Random runs of an algorithm."""
 
 
-def def_2_1():
+def def_2_1() -> CheckFinding:
     """Do sequences allowed by the definition ever take an evicted token back?"""
     printed = _first_readmission(newcomer_only=False)
     remedied = _first_readmission(newcomer_only=True)
@@ -83,7 +83,7 @@ def _sequences(n, k, newcomer_only):
             yield caches
 
 
-def def_2_2():
+def def_2_2() -> CheckFinding:
     """Does o_i, as printed, add up to one; and does it with the indicator subtracted as in D_i?"""
     printed, tried = _first_row_not_normalised(subtract=False)
     remedied, all_tried = _first_row_not_normalised(subtract=True)
@@ -141,7 +141,7 @@ def _first_row_not_normalised(subtract):
     return None, tried
 
 
-def alg_1():
+def alg_1() -> CheckFinding:
     """Does any token after the first k ever enter the cache of Algorithm 1?"""
     frozen = 0
     for queries, keys, k in _random_inputs(1):
@@ -167,7 +167,7 @@ def alg_1():
     )
 
 
-def alg_2():
+def alg_2() -> CheckFinding:
     """Does Algorithm 2 look at the newcomer's key, and what does its cache then hold?"""
     blind = admitted = steps = 0
     rng = np.random.default_rng(3)
@@ -265,7 +265,7 @@ def _recorded(algorithm):
     }
 
 
-def remark_d14():
+def remark_d14() -> CheckFinding:
     """F(T) = h(sum of scores): submodular for every concave h; does h change the eviction?"""
     counterexample, tried = None, 0
     shifts = 0
@@ -322,7 +322,7 @@ def _victims(values):
     return {v for v in range(n) if left[v] == max(left)}
 
 
-def def_4_3():
+def def_4_3() -> CheckFinding:
     """Greedy eviction: best over one step by definition; is it the best over several steps?"""
     wrong = tried = 0
     for weights in itertools.product(range(4), repeat=4):

@@ -92,7 +92,7 @@ def _least_ratio(functions, ks):
     return float(min(ratios))
 
 
-def thm_d17():
+def thm_d17() -> CheckFinding:
     """Greedy on monotone submodular f, with and without f(empty) >= 0."""
     anything = _any_sign_family()
     printed = _greedy_fails(anything, (0,), _no_loss, (1, 2))
@@ -132,7 +132,7 @@ def _normalised_family():
     return functions[is_monotone(functions) & is_submodular(functions)]
 
 
-def cor_d18():
+def cor_d18() -> CheckFinding:
     """Greedy whose marginals are off by at most eps: every run such an oracle can cause."""
     functions = _normalised_family()
     levels = (0.25, 0.5, 1.0, 2.0)
@@ -166,7 +166,7 @@ def cor_d18():
     )
 
 
-def lemma_3_1():
+def lemma_3_1() -> CheckFinding:
     """Greedy without a size limit: near-optimal for monotone f; for others?"""
     functions = all_functions(3, 0, 3)
     functions = functions[(functions[:, 0] == 0) & is_submodular(functions)]
@@ -216,7 +216,7 @@ def _greedy_ends(values, mask, picks):
             yield from _greedy_ends(values, mask | 1 << j, [*picks, j + 1])
 
 
-def lemma_d19():
+def lemma_d19() -> CheckFinding:
     """One swap by f~ instead of f: how much is lost; and is (1-1/e) opt reached at all?"""
     printed = forgetful_instance()
     wrong, tried, most = None, 0, 0.0

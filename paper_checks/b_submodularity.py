@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-def def_d1():
+def def_d1() -> CheckFinding:
     """Do the three conditions for submodularity agree on every small function?"""
     functions = all_functions(3, 0, 3)
     answers = np.stack([check(functions) for check in (is_submodular, lattice_holds, pairs_hold)])
@@ -45,7 +45,7 @@ def def_d1():
     )
 
 
-def def_d2():
+def def_d2() -> CheckFinding:
     """Are the examples monotone and submodular?"""
     families = {
         "linear, weights 0..4 on 4 elements": np.array(
@@ -77,7 +77,7 @@ def def_d2():
     )
 
 
-def def_d3():
+def def_d3() -> CheckFinding:
     """Strong submodularity: is it more than submodularity of each F(Z, .) by itself?"""
     functions = all_functions(2, 0, 2)
     good = functions[is_submodular(functions)]
@@ -92,7 +92,7 @@ def def_d3():
     )
 
 
-def def_d4():
+def def_d4() -> CheckFinding:
     """Does strong submodularity imply the dynamic kind; and the other way round?"""
     functions = all_functions(3, 0, 2)
     strong = is_submodular(functions)
@@ -130,7 +130,7 @@ def _diminishing_above(functions, z):
     return good
 
 
-def def_d20():
+def def_d20() -> CheckFinding:
     """Does the swap rule keep to the eviction policy of Definition 2.1?"""
     functions = coverage_functions(3, range(3))
     runs, bad = 0, None
@@ -154,7 +154,7 @@ def def_d20():
     )
 
 
-def remark_d21():
+def remark_d21() -> CheckFinding:
     """Is the argmax the same with and without subtracting f(S_i)?"""
     functions = all_functions(3, 0, 2).astype(int)
     masks = np.array([0b110, 0b101, 0b011])

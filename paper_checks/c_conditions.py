@@ -43,7 +43,7 @@ def _where():
     )
 
 
-def def_d23():
+def def_d23() -> CheckFinding:
     """Is f(X) >= f(Y) for Y in X, for every reading of f, at every cache?"""
     counterexample, tried = None, 0
     rng = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def def_d23():
     )
 
 
-def def_d25():
+def def_d25() -> CheckFinding:
     """Smallest theta with f_i(S_i) >= (1 - theta) f_(i-1)(S_i), by reading."""
     worst = {name: float(measured(name).steps.theta.max()) for name in MODULAR}
     mean = {name: float(measured(name).steps.theta.mean()) for name in MODULAR}
@@ -107,7 +107,7 @@ def def_d25():
     )
 
 
-def def_d28():
+def def_d28() -> CheckFinding:
     """Condition 2 as defined and as the proof of Lemma D.29 uses it."""
     defined = step_fails(rule=True, condition="defined")
     used = step_fails(rule=True, condition="used")

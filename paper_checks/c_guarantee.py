@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
-from paper_checks.attention_matrices import matrices
 from paper_checks.c_conditions import measured as measured_on_trace
 from paper_checks.finding import FAILS, HOLDS, CheckFinding, judge
+from paper_checks.subsets import matrices
 from paper_checks.swaps import forgetful_instance
 
 __all__ = ["def_d27", "lemma_d31", "thm_4_4"]
@@ -17,7 +17,7 @@ ALPHA = 0.01
 """The smaller alpha, the stronger the claim; its premises are met with theta = gamma = 0."""
 
 
-def def_d27():
+def def_d27() -> CheckFinding:
     """Is opt_i attained, and does the history X restrict it?"""
     tried = restricted = 0
     for weights in itertools.product(range(3), repeat=4):
@@ -108,7 +108,7 @@ def repaired_bound(run, start):
     return ratio * np.concatenate([[1.0], np.cumprod(steps)]) * run["opt"][start:]
 
 
-def lemma_d31():
+def lemma_d31() -> CheckFinding:
     """Exact function, conditions as D.25 and D.28 define them, theta = gamma = 0."""
     printed, tried = _smallest_weights()
     static = forgetful_instance()
@@ -153,7 +153,7 @@ def _smallest_weights():
     return None, tried
 
 
-def thm_4_4():
+def thm_4_4() -> CheckFinding:
     """The guarantee for accumulated attention of real attention matrices, f~ = f, eps0 = 0."""
     printed, tried = _smallest_attention()
     repaired, checked = _repair_fails()

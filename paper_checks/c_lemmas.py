@@ -25,7 +25,7 @@ def _grid(*tops):
     return (axis.ravel() for axis in np.indices(tuple(top + 1 for top in tops)))
 
 
-def lemma_d29():
+def lemma_d29() -> CheckFinding:
     """One induction step with the exact function, under four sets of premises."""
     by_rule = None
     for constant in (SHARE, 0.1, 1.0):
@@ -116,7 +116,7 @@ def _filling_step_needs_monotone():
     return None if _filling_step(monotone=False) else {"monotonicity": "was not needed"}
 
 
-def lemma_d30():
+def lemma_d30() -> CheckFinding:
     """One induction step with an approximate function: one-sided and two-sided closeness."""
     printed = _approximate_step(two_sided=False, losses=1)
     one_loss = _approximate_step(two_sided=True, losses=1)

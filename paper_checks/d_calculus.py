@@ -29,7 +29,7 @@ AGREE = 1e-9
 EFFORT = f"{RUNS} random (A, b, x), n <= 7, d <= 4, float64 autograd and central differences"
 
 
-def def_d33():
+def def_d33() -> CheckFinding:
     """Are there D that are (alpha, tau, k)-good, and does "for all x" leave room for S_0?"""
     matrix = np.array([[3.0, 0.0], [0.0, 1.0], [0.0, -1.0], [3.0, 0.5]])
     points = [np.array([1.0, s]) for s in np.linspace(-2, 2, 81)]
@@ -48,7 +48,7 @@ def def_d33():
     )
 
 
-def claim_d34():
+def claim_d34() -> CheckFinding:
     """n samples of a good D: S_0 in every support, the union at most alpha k n larger."""
     tried, counterexample = 0, None
     for core_size, budget, samples in itertools.product((1, 2), (0, 1, 2), (1, 2, 3)):
@@ -71,7 +71,7 @@ def claim_d34():
     )
 
 
-def def_d35():
+def def_d35() -> CheckFinding:
     """The definitions D.35 to D.43 fit together: f is a distribution, L is their sum."""
     rng = np.random.default_rng(0)
     gap = 0.0
@@ -91,7 +91,7 @@ def def_d35():
     )
 
 
-def claim_d42():
+def claim_d42() -> CheckFinding:
     """L_sparse = |exp(Ax)|_1 = <u, 1>."""
     return _compare(
         lambda o, x: o.l_sparse(x),
@@ -101,22 +101,22 @@ def claim_d42():
     )
 
 
-def lemma_d44_1():
+def lemma_d44_1() -> CheckFinding:
     """d exp(Ax) / dx_i = exp(Ax) * A_i."""
     return _derivative(lambda o, x: o.u(x), lambda o, x: o.u(x)[:, None] * o.matrix)
 
 
-def lemma_d44_2():
+def lemma_d44_2() -> CheckFinding:
     """d <exp(Ax), 1> / dx_i = <exp(Ax), A_i>."""
     return _derivative(lambda o, x: o.alpha(x), lambda o, x: o.u(x) @ o.matrix)
 
 
-def lemma_d44_3():
+def lemma_d44_3() -> CheckFinding:
     """d alpha^-1 / dx_i = -alpha^-1 <f, A_i>."""
     return _derivative(lambda o, x: 1 / o.alpha(x), lambda o, x: -(o.f(x) @ o.matrix) / o.alpha(x))
 
 
-def lemma_d44_4():
+def lemma_d44_4() -> CheckFinding:
     """df / dx_i = -<f, A_i> f + f * A_i."""
     return _derivative(
         lambda o, x: o.f(x),
@@ -136,7 +136,7 @@ def _mended_gradient(objective, x):
     return objective.matrix.T @ (f * c - f * (c @ f))
 
 
-def lemma_d44_5():
+def lemma_d44_5() -> CheckFinding:
     """dL_exp / dx_i as printed, and with the sign of the first term changed."""
     printed = None
     for n in (1, 2):
@@ -169,7 +169,7 @@ def lemma_d44_5():
     )
 
 
-def lemma_d45():
+def lemma_d45() -> CheckFinding:
     """d2u / dx_i dx_j = A_j * u * A_i."""
     return _second_derivative(
         lambda o, x: o.u(x),
@@ -177,7 +177,7 @@ def lemma_d45():
     )
 
 
-def lemma_d46():
+def lemma_d46() -> CheckFinding:
     """d2 alpha / dx_i dx_j = <u, A_i * A_j>, and d2 alpha / dx2 = A^T diag(u) A."""
     return _second_derivative(
         lambda o, x: o.alpha(x)[None],

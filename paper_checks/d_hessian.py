@@ -16,7 +16,7 @@ BOUNDED = "|A| <= R, |x| <= R, b >= 0, |b|_1 <= 1, as in Theorem D.49"
 RUNS = 400
 
 
-def lemma_d47_1():
+def lemma_d47_1() -> CheckFinding:
     """w_i^2 >= 20 + l / sigma_min^2 implies Hessian >= l I: for which b?"""
     printed = _large_target()
     rng = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def _large_target():
     return None
 
 
-def lemma_d47_2():
+def lemma_d47_2() -> CheckFinding:
     """w_i^2 >= 200 exp(R^2) + l/sigma_min^2 implies that W^2 is within 10 % of B + W^2."""
     printed = _large_point(1) or _large_point(10)
     rng = np.random.default_rng(1)
@@ -153,7 +153,7 @@ def _changes(seed):
         yield radius, len(objective.target), size / gap, float(shift) / gap
 
 
-def lemma_d48():
+def lemma_d48() -> CheckFinding:
     """|H(x) - H(y)| <= n^2 exp(40 R^2) |x - y|."""
     printed = None
     for x in range(1, 100):
@@ -185,7 +185,7 @@ def lemma_d48():
     )
 
 
-def lemma_d48_u():
+def lemma_d48_u() -> CheckFinding:
     """|u(x) - u(y)| <= 2 sqrt(n) R exp(R^2) |x - y|."""
     printed = None
     for x in range(1, 100):

@@ -82,7 +82,7 @@ def minimiser(objective, start):
     return x
 
 
-def alg_4():
+def alg_4() -> CheckFinding:
     """Does a step of Algorithm 4 approach the minimiser: with the printed sign, and with minus?"""
     printed = _smallest_step_away()
     rng = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def _nonzero(objective, x, steps, rng):
     return int((subsample(diagonal, objective.matrix.numpy(), steps, rng) > 0).sum())
 
 
-def thm_d49():
+def thm_d49() -> CheckFinding:
     """Theorem D.49 with the sign mended: where its hypotheses can be met, and what happens."""
     ratios, shares = zip(*(_exact_run(seed) for seed in range(EXACT_RUNS)), strict=True)
     reached = sum(ratio <= math.exp(-STEPS) for ratio in ratios)

@@ -21,7 +21,7 @@ TARGET = 0.10
 """Largest error of a row left out, for the model to explain anything."""
 
 
-def obs_memory():
+def obs_memory() -> CheckFinding:
     """48 layers x 7168 x 2 (K, V) x 2 bytes x 128 x 1024."""
     token = SHAPES["opt-30b"].token_bytes
     size = int(token) * 128 * 1024
@@ -34,9 +34,10 @@ def obs_memory():
     )
 
 
-def obs_throughput():
+def obs_throughput() -> CheckFinding:
     """Which cells give each stated factor, and what the cost model makes of it, part by part."""
-    parts, found = {}, {}
+    parts: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     made_of = {one.name: one for one in decompositions()}
     for claim in CLAIMS:
         cells = [one.name for one in ratios(claim.over) if claim.agrees(one)]
@@ -91,12 +92,12 @@ def obs_throughput():
     )
 
 
-def _alone(system, model, generate):
+def _alone(system: str, model: str, generate: int) -> tuple[float, float]:
     """What the budget alone does in the schedule of a cell of table 3."""
     key = (3, model, generate)
     pair = {
         cell.system: cell.case
         for cell in CELLS
-        if (cell.table, cell.model, cell.generate) == key and cell.system in (system, "h2o")
+        if (cell.table, cell.model, cell.generate) == key and cell.case is not None
     }
     return budget_alone(pair[system], pair["h2o"].policy)

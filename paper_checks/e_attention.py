@@ -37,7 +37,7 @@ def _counts():
     return {layer: np.array(shares) for layer, shares in found.items()}
 
 
-def obs_sparsity():
+def obs_sparsity() -> CheckFinding:
     """Share of entries below 1 % of the row's maximum, by layer, in both countings."""
     layers = {layer: shares.mean(axis=0) for layer, shares in _counts().items()}
     every = np.concatenate(list(_counts().values()))
@@ -61,7 +61,7 @@ def obs_sparsity():
     )
 
 
-def obs_20x():
+def obs_20x() -> CheckFinding:
     """What share of attention a cache of 5 % can retain at best, and what sparsity suggests."""
     trace = committed_trace()
     budget = int((1 - SPARSE) * trace.tokens)
@@ -91,7 +91,7 @@ def obs_20x():
     )
 
 
-def obs_early_bias():
+def obs_early_bias() -> CheckFinding:
     """Are heavy hitters early; by how much less if the sum is divided by the rows it has seen?"""
     trace = committed_trace()
     tokens = trace.tokens

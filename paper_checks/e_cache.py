@@ -40,7 +40,7 @@ def open_loop(first, second):
     )
 
 
-def obs_spatten():
+def obs_spatten() -> CheckFinding:
     """One set per head by accumulated attention, against one set for all heads and layers."""
     gap = _difference("heavy", "spatten", "mass")
     low, _ = bootstrap(gap)

@@ -57,7 +57,7 @@ def _verdict(true):
     return REPRODUCED if true else NOT_REPRODUCED
 
 
-def obs_h2o_20():
+def obs_h2o_20() -> CheckFinding:
     """H2O and recency alone at 20 %, against the full cache."""
     found = arms_at_budget()
     h2o, recent = found.finding("h2o"), found.finding("recent")
@@ -70,7 +70,7 @@ def obs_h2o_20():
     )
 
 
-def obs_ablation():
+def obs_ablation() -> CheckFinding:
     """Heavy hitters alone, recent tokens alone, and both."""
     found = arms_at_budget()
     h2o, heavy, recent = (found.finding(name) for name in ("h2o", "heavy", "recent"))
@@ -96,7 +96,7 @@ def _perplexities(labels):
     return {label: round(float(table[label]), 2) for label in labels}
 
 
-def obs_average():
+def obs_average() -> CheckFinding:
     """Scores averaged over the rows a key has been seen by, against the plain sum."""
     order = arms_at_budget().finding("h2o:score=mean", "h2o")
     return CheckFinding(
@@ -108,7 +108,7 @@ def obs_average():
     )
 
 
-def obs_local_global():
+def obs_local_global() -> CheckFinding:
     """H2O's running scores, against a schedule by the scores of the whole text."""
     found = local_against_global(study(), budget=BUDGET).findings
     order = found["local over global"]
@@ -122,7 +122,7 @@ def obs_local_global():
     )
 
 
-def obs_removal():
+def obs_removal() -> CheckFinding:
     """Masking heavy hitters, against as many random and recent tokens."""
     found = mask_heavy_hitters(study(), shares=(SHARE,)).findings
     m = int(SHARE * study().tokens)
@@ -140,7 +140,7 @@ def obs_removal():
     )
 
 
-def obs_streaming():
+def obs_streaming() -> CheckFinding:
     """H2O against sinks and a window on two lengths; the longer one decides."""
     short = long_text(long_study(), budget=STREAM).findings
     other = longer_study()
@@ -156,7 +156,7 @@ def obs_streaming():
     )
 
 
-def obs_quant():
+def obs_quant() -> CheckFinding:
     """4-bit keys and values, H2O, and both."""
     found = quantised_cache(study(), budget=BUDGET).findings
     extra = found["interaction"]
@@ -174,7 +174,7 @@ def _masks():
     return sparse_masks(study(TOKENS, MASK_WINDOWS), budget=BUDGET).findings
 
 
-def obs_sparse_transformer():
+def obs_sparse_transformer() -> CheckFinding:
     """Strided and fixed patterns, bare and with half of the keys given to heavy hitters."""
     found = _masks()
     failed = all(found[name]["low"] > COLLAPSE for name in ("strided", "fixed"))
@@ -195,7 +195,7 @@ def obs_sparse_transformer():
     )
 
 
-def obs_topk():
+def obs_topk() -> CheckFinding:
     """The top k keys of each row, and half of them given to heavy hitters."""
     found = _masks()
     gain = found["topk: heavy hitters over none"]
@@ -208,7 +208,7 @@ def obs_topk():
     )
 
 
-def obs_shots():
+def obs_shots() -> CheckFinding:
     """Needs tasks and a model that can do them."""
     return _not_run(
         "About accuracy on few-shot tasks: the data sets and models of that size are not here, "
@@ -216,7 +216,7 @@ def obs_shots():
     )
 
 
-def obs_mlp():
+def obs_mlp() -> CheckFinding:
     """Needs a trained model with ReLU."""
     return _not_run(
         "The model at hand (SmolLM2) has a SiLU gate, whose neurons are never exactly inactive; "
@@ -224,7 +224,7 @@ def obs_mlp():
     )
 
 
-def obs_diversity():
+def obs_diversity() -> CheckFinding:
     """Needs many sampled continuations."""
     return _not_run(
         "Self-BLEU differs slightly, says the claim: telling a slight difference from chance needs "

@@ -6,13 +6,13 @@ import itertools
 import numpy as np
 
 from h2o_theory.optimum import belady_min
-from paper_checks.attention_matrices import matrices
 from paper_checks.finding import FAILS, HOLDS, CheckFinding
+from paper_checks.subsets import matrices
 
 __all__ = ["obs_belady"]
 
 
-def obs_belady():
+def obs_belady() -> CheckFinding:
     """Optimal with refetch on every small access pattern; not optimal without, by an instance."""
     wrong = tried = 0
     for tokens in (3, 4):

@@ -45,7 +45,7 @@ def _words():
     return words, bare
 
 
-def obs_power_law():
+def obs_power_law() -> CheckFinding:
     """Maximum-likelihood fit, goodness of fit by bootstrap, and rival laws on the same tail."""
     words, bare = _words()
     samples = {
@@ -84,7 +84,7 @@ def _word(possible):
     return "not ruled out" if possible else "ruled out"
 
 
-def obs_cooccurrence():
+def obs_cooccurrence() -> CheckFinding:
     """Rank correlation with co-occurrence counts; what is left with frequency and place fixed."""
     words, bare = _words()
     trace = committed_trace()

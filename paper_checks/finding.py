@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = [
     "ASSUMING",
@@ -67,11 +68,13 @@ class CheckFinding:
     counterexample: Mapping | None = None
     remedy_holds: bool | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         assert self.verdict in VERDICTS, self.verdict
 
 
-def judge(counterexample, remedy_counterexample, *, remedied=FAILS):
+def judge(
+    counterexample: Mapping | None, remedy_counterexample: Mapping | None, *, remedied: str = FAILS
+) -> tuple[str, bool | None]:
     """Verdict of a search: ``(verdict, remedy_holds)``.
 
     Without a counterexample the statement holds. With one it fails as stated, or holds with an
@@ -82,7 +85,7 @@ def judge(counterexample, remedy_counterexample, *, remedied=FAILS):
     return remedied, remedy_counterexample is None
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """A number, text, list or mapping without numpy types, for printing and JSON."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}

@@ -1,7 +1,9 @@
 """A statement beside what its check observed, and the count of verdicts."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from paper_checks.finding import FAILS, VERDICTS, CheckFinding, plain
 from paper_checks.register import Statement
@@ -27,22 +29,22 @@ class Outcome:
     reason: str = ""
 
     @property
-    def verdict(self):
+    def verdict(self) -> str:
         """The verdict observed, or that there is none."""
         return self.finding.verdict if self.finding else "not run"
 
     @property
-    def agrees(self):
+    def agrees(self) -> bool:
         """Whether the check ran and found what the register says."""
         return self.finding is not None and self.statement.agrees(self.finding)
 
     @property
-    def drifted(self):
+    def drifted(self) -> bool:
         """Whether the check ran and found something else."""
         return self.finding is not None and not self.agrees
 
     @property
-    def difference(self):
+    def difference(self) -> str:
         """In what an outcome that does not agree departs from the register."""
         if self.finding is None:
             return self.reason
@@ -50,7 +52,7 @@ class Outcome:
             return f"recorded: {self.statement.verdict}"
         return "the remedy on record fails the same test"
 
-    def lines(self):
+    def lines(self) -> list[tuple[str, Any]]:
         """Name and value of everything worth showing, in order, without empty entries."""
         row, found = self.statement, self.finding
         entries = [
@@ -76,7 +78,7 @@ class Outcome:
             entries.append(("differs", self.difference))
         return [(name, value) for name, value in entries if value not in ("", None)]
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """Everything, with plain types."""
         return {
             **asdict(self.statement),
@@ -87,7 +89,7 @@ class Outcome:
         }
 
 
-def summary(outcomes):
+def summary(outcomes: Sequence[Outcome]) -> str:
     """One line: how many statements have which verdict, and how many are repaired."""
     counts = Counter(outcome.verdict for outcome in outcomes)
     parts = [f"{name}: {counts[name]}" for name in (*VERDICTS, "not run") if counts[name]]

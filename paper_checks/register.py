@@ -3,9 +3,11 @@
 import importlib
 import importlib.resources
 import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from h2o_theory.errors import BadArgument, MissingDependency
+from paper_checks.finding import CheckFinding
 
 __all__ = ["Statement", "load_register", "run_check", "select"]
 
@@ -47,26 +49,26 @@ class Statement:
     method: str
     verdict: str
     check: str
-    also: tuple = ()
+    also: tuple[str, ...] = ()
     reading: str = ""
     assumption: str = ""
     repaired: str = ""
     command: str = ""
     slow: bool = False
 
-    def agrees(self, finding):
+    def agrees(self, finding: CheckFinding) -> bool:
         """Whether a finding is what the register says, and the remedy it names passed."""
         return finding.verdict == self.verdict and finding.remedy_holds is not False
 
 
-def load_register():
+def load_register() -> tuple[Statement, ...]:
     """All rows in the paper's order: tuple of :class:`Statement`."""
     text = importlib.resources.files(__package__).joinpath("register.toml").read_text("utf-8")
     rows = tomllib.loads(text)["statement"]
     return tuple(Statement(**row | {"also": tuple(row.get("also", ()))}) for row in rows)
 
 
-def select(statements, ids):
+def select(statements: Iterable[Statement], ids: Sequence[str]) -> tuple[Statement, ...]:
     """The rows with these ids (or other numbers of the same statement); all without ids.
 
     Raises
@@ -88,7 +90,7 @@ def select(statements, ids):
     return tuple(dict.fromkeys(known[name] for name in ids))
 
 
-def run_check(statement):
+def run_check(statement: Statement) -> CheckFinding:
     """Run the check of a row and return its :class:`CheckFinding`.
 
     Raises

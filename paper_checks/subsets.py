@@ -1,4 +1,4 @@
-"""Set functions on a few elements as arrays, many at once, so that searches can be exhaustive.
+"""Everything small: set functions as arrays, and attention matrices, for exhaustive searches.
 
 A set is a bit mask; a function on n elements is an array of 2**n values; ``[m, 2**n]`` holds m
 functions.
@@ -15,6 +15,7 @@ __all__ = [
     "is_monotone",
     "is_submodular",
     "lattice_holds",
+    "matrices",
     "modular",
     "pairs_hold",
     "shown",
@@ -107,3 +108,13 @@ def pairs_hold(functions):
                 apart = wide[:, mask | 1 << a] + wide[:, mask | 1 << b]
                 good &= apart >= wide[:, mask | 1 << a | 1 << b] + wide[:, mask]
     return good
+
+
+def matrices(n, parts):
+    """All causal matrices [n, n] of non-negative integers whose rows sum to ``parts``."""
+    rows = []
+    for i in range(1, n + 1):
+        entries = itertools.product(range(parts + 1), repeat=i)
+        rows.append([row + (0,) * (n - i) for row in entries if sum(row) == parts])
+    for chosen in itertools.product(*rows):
+        yield np.array(chosen)

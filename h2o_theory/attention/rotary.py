@@ -34,6 +34,11 @@ def rotate(
     Returns
     -------
     array like ``vectors``, float64
+
+    Examples
+    --------
+    >>> rotate([[1.0, 0.0]], [np.pi / 2], 10000.0).round(3)
+    array([[0., 1.]])
     """
     vectors = np.array(vectors, dtype=np.float64)
     width = vectors.shape[-1] if width is None else width

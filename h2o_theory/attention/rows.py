@@ -63,6 +63,12 @@ def softmax_rows(
     -------
     array [G, n, T], float64
         Each row sums to one, or with sinks to one less the sink's share.
+
+    Examples
+    --------
+    >>> softmax_rows(np.zeros((1, 2, 2)), [0, 0], [1, 2])
+    array([[[1. , 0. ],
+            [0.5, 0.5]]])
     """
     column = np.arange(logits.shape[-1])
     hidden = (column < np.asarray(lo)[:, None]) | (column >= np.asarray(hi)[:, None])
@@ -131,6 +137,11 @@ def renormalise(
     Returns
     -------
     array like ``rows``, float64
+
+    Examples
+    --------
+    >>> renormalise([0.5, 0.3, 0.2], np.array([True, False, True])).round(3)
+    array([0.714, 0.   , 0.286])
     """
     kept = np.where(visible, np.asarray(rows, dtype=np.float64), 0.0)
     mass = kept.sum(axis=-1, keepdims=True) + sink_share

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fast:
         chosen = [statement for statement in chosen if not statement.slow]
         if not chosen:
-            raise BadArgument("all of these checks are slow", where="--fast", hint="Leave it out.")
+            raise BadArgument("--fast leaves no check: all of these are slow", hint="Leave it out.")
     outcomes = []
     with shown_progress() as progress:
         for done, statement in enumerate(chosen, start=1):

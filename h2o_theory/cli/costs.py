@@ -2,24 +2,29 @@
 
 import argparse
 import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from h2o_theory.budgets import KvHeads, resolve_budgets
 from h2o_theory.cli.common import print_json, print_table, say
 from h2o_theory.costs.case import Case
 from h2o_theory.costs.choose import Option, cheapest, frontier
+from h2o_theory.costs.constants import Constants
 from h2o_theory.costs.contract import policy_cost
 from h2o_theory.costs.estimate import estimate
 from h2o_theory.costs.fit import constants_for
 from h2o_theory.costs.hardware import HARDWARE, find_hardware
 from h2o_theory.costs.memory import largest_batch, require_fit
 from h2o_theory.costs.schedules import SCHEDULES, find_schedule
-from h2o_theory.costs.shapes import SHAPES, find_shape
+from h2o_theory.costs.shapes import SHAPES, ModelShape, find_shape
 from h2o_theory.costs.units import GIB, seconds_in_words
 from h2o_theory.costs.workload import Workload, parse_placement
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.report import load_results, refuse_existing, save_figure, save_results
 
 __all__ = ["add_options"]
@@ -54,7 +59,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="K,K,...",
         default="20%",
-        help="entries, or shares of prompt and generated tokens (default: 20%%)",
+        help="entries, shares of prompt and generated tokens, or pyramid:20%% for budgets that "
+        "fall from layer to layer (default: 20%%)",
     )
     parser.add_argument("--batch", type=int, metavar="B", help="default: the largest that fits")
     parser.add_argument(
@@ -89,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Estimate, join, save, print."""
     if arguments.published:
         return _published(arguments)
@@ -112,7 +118,7 @@ def run(arguments):
         best = frontier(options)
         table["best"] = ["yes" if option in best else "" for option in options]
         if out:
-            _draw(table, arguments, constants, out)
+            _draw(table, arguments, out)
     if arguments.json:
         print_json(table)
     else:
@@ -125,44 +131,52 @@ def run(arguments):
     return 0
 
 
-def _options(arguments):
+def _options(arguments: argparse.Namespace) -> tuple[list[Option], Constants]:
     """Every policy at every budget as an :class:`Option`; the full cache once."""
     model, hardware = find_shape(arguments.model), find_hardware(arguments.hardware)
     schedule = find_schedule(arguments.schedule)
     placement = parse_placement(arguments.placement) if arguments.placement else None
     load = Workload(arguments.prompt, arguments.generate, arguments.batch or 1, arguments.batches)
-    budgets = parse_budgets(arguments.budget)
+    budgets = _budgets(model, load, arguments.budget)
     losses = _losses(arguments.quality) if arguments.quality else {}
     constants, options = constants_for(hardware.name), []
-    for name in parse_policies(arguments.policy):
-        full = name.name == "full"
-        for budget in budgets[:1] if full else budgets:
-            entries = load.tokens if full else budget.resolve(load.tokens)
-            policy = policy_cost(name, entries, bits=arguments.bits)
+    for chosen in parse_policies(arguments.policy):
+        everything = not chosen.follows_budget
+        for text, held in [("100%", (load.tokens,))] if everything else budgets:
+            policy = policy_cost(chosen, held, bits=arguments.bits)
             case = Case(model, hardware, load, policy, schedule, placement)
             if arguments.batch is None:
                 case = case.with_batch(max(1, largest_batch(case)))
             require_fit(case)
-            text = "100%" if full else budget.text
-            options.append(
-                Option(
-                    name.name,
-                    text,
-                    float(entries),
-                    estimate(case, constants),
-                    _loss(losses, name.name, text),
-                )  # fmt: skip
-            )
+            loss = _loss(losses, chosen, text)
+            mean = sum(held) / len(held)
+            options.append(Option(chosen.asked, text, mean, estimate(case, constants), loss))
     return options, constants
 
 
-def _loss(losses, policy, budget):
-    if policy == "full":
-        return 0.0 if losses else float("nan")
-    return losses.get((policy, budget), float("nan"))
+def _budgets(model: ModelShape, load: Workload, asked: str) -> list[tuple[str, tuple[float, ...]]]:
+    """Every budget as asked for, and the mean entries of a kv_head, layer by layer."""
+    place = KvHeads(load.tokens, tuple(range(model.layers)), model.kv_heads)
+    heads = [(layer, head) for layer in place.layers for head in place.kv_heads(layer)]
+    return [
+        (
+            text,
+            tuple(
+                sum(found[layer, head] for head in place.kv_heads(layer)) / model.kv_heads
+                for layer in place.layers
+            ),
+        )
+        for text, found in resolve_budgets(place, asked, heads, load.prompt)
+    ]
 
 
-def _losses(path):
+def _loss(losses: dict[tuple[str, str], float], policy: Policy, budget: str) -> float:
+    if policy.name == "full":
+        return 0.0 if losses else math.nan
+    return losses.get((policy.asked, budget), math.nan)
+
+
+def _losses(path: str) -> dict[tuple[str, str], float]:
     """Measured losses by policy and budget.
 
     Raises
@@ -186,7 +200,7 @@ def _losses(path):
     return {key: float(value) for key, value in means.items()}
 
 
-def _line(option):
+def _line(option: Option) -> dict[str, Any]:
     got = option.estimate
     return {
         "policy": option.policy,
@@ -205,7 +219,7 @@ def _line(option):
     }
 
 
-def _say_cheapest(options, arguments):
+def _say_cheapest(options: list[Option], arguments: argparse.Namespace) -> None:
     found = cheapest(options, arguments.target_loss)
     got = found.estimate
     full = next((one for one in options if one.policy == "full"), None)
@@ -221,7 +235,7 @@ def _say_cheapest(options, arguments):
     print(f"the loss is that of {arguments.quality}, taken to hold at the same policy and budget")
 
 
-def _draw(table, arguments, constants, out):
+def _draw(table: pd.DataFrame, arguments: argparse.Namespace, out: Path) -> None:
     from h2o_theory.figures.costs import CostSetting, frontier_figure
 
     setting = CostSetting(
@@ -232,7 +246,7 @@ def _draw(table, arguments, constants, out):
     save_figure(figure, out / "frontier.png")
 
 
-def _published(arguments):
+def _published(arguments: argparse.Namespace) -> int:
     from h2o_theory.costs.claims import decompositions
     from h2o_theory.costs.document import published_document
 
@@ -264,7 +278,7 @@ def _published(arguments):
     return 0
 
 
-def _flat(row):
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
     measured, model = row["measured"], row["model"]
     return {
         "run": row["run"],
@@ -278,7 +292,7 @@ def _flat(row):
     }
 
 
-def _claims(document):
+def _claims(document: dict[str, Any]) -> Iterator[dict[str, str]]:
     for claim in document["claims"]:
         largest = max(claim["ratios"], key=lambda ratio: ratio["value"])
         yield {
@@ -288,7 +302,7 @@ def _claims(document):
         }
 
 
-def _save(document, out):
+def _save(document: dict[str, Any], out: Path) -> None:
     from h2o_theory.costs.claims import decompositions
     from h2o_theory.figures.costs import CostSetting, waterfall_figure
 

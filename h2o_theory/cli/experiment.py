@@ -4,11 +4,12 @@ import argparse
 import inspect
 from pathlib import Path
 
+from h2o_theory.budgets import parse_budget, parse_budgets
 from h2o_theory.cli.common import integers, print_table, say, shown_progress
 from h2o_theory.cli.live import live_provenance, require_tokenizer
 from h2o_theory.errors import BadArgument
 from h2o_theory.masks import parse_masks
-from h2o_theory.policies import parse_budget, parse_budgets, parse_policies
+from h2o_theory.policies import parse_policies
 from h2o_theory.policies.parse import split_names
 from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure

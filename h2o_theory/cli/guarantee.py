@@ -99,9 +99,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out:
         refuse_existing(arguments.out, arguments.overwrite)
     if arguments.shape not in _SHAPES:
-        raise BadArgument(
-            "no such shape", where="--shape", got=arguments.shape, expected=", ".join(_SHAPES)
-        )
+        raise BadArgument("--shape must be one of " + ", ".join(_SHAPES), got=arguments.shape)
     trace = open_trace(arguments.trace)
     with shown_progress() as progress:
         found = measure_guarantee(

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import h2o_theory
+from h2o_theory.budgets import read_budget_matrix
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
-from h2o_theory.engine import read_budget_matrix
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure, save_results

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import parse_budgets
 from h2o_theory.cli.common import (
     add_head_options,
     head_choice,
@@ -18,7 +19,7 @@ from h2o_theory.cli.common import (
 from h2o_theory.cli.provenance import provenance
 from h2o_theory.engine import certified_interval, certified_optimum, ratio_intervals, replay
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import make_policy, parse_budgets, parse_policies
+from h2o_theory.policies import make_policy, parse_policies
 from h2o_theory.report import refuse_existing, save_figure, save_results, summary_table
 from h2o_theory.trace import open_trace
 
@@ -65,10 +66,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Solve, check, compare, split, print."""
     if arguments.time_limit is not None and not arguments.interval:
         raise BadArgument(
-            "a time limit needs --interval",
-            where="--time-limit",
+            "--time-limit needs --interval",
             got=arguments.time_limit,
-            hint="The exact optimum has no time limit; add --interval for certified bounds",
+            hint="The exact optimum has no time limit; add --interval for certified bounds.",
         )
     parse_budgets(arguments.budget)  # one number for all heads: no matrix and no rule
     if arguments.out:

@@ -2,6 +2,7 @@
 
 import argparse
 
+from h2o_theory.budgets import read_budget_matrix
 from h2o_theory.cli.common import (
     DEFAULT_POLICIES,
     add_replay_options,
@@ -14,7 +15,7 @@ from h2o_theory.cli.common import (
 )
 from h2o_theory.cli.provenance import without_output_error
 from h2o_theory.cli.results import hand_over
-from h2o_theory.engine import read_budget_matrix, replay, resolved_parts
+from h2o_theory.engine import replay, resolved_parts
 from h2o_theory.policies import parse_policies
 from h2o_theory.report import check_destination, summary_table
 from h2o_theory.trace import open_trace

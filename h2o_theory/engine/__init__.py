@@ -1,6 +1,5 @@
 """Replay of a trace under policies and budgets, and the measures taken on the way."""
 
-from h2o_theory.engine.budgets import BudgetMatrix, read_budget_matrix
 from h2o_theory.engine.certified import (
     CertifiedOptimum,
     certified_interval,
@@ -13,12 +12,10 @@ from h2o_theory.engine.tasks import resolved_parts
 
 __all__ = [
     "COLUMNS",
-    "BudgetMatrix",
     "CertifiedOptimum",
     "certified_interval",
     "certified_optimum",
     "ratio_intervals",
-    "read_budget_matrix",
     "replay",
     "resolved_parts",
     "schedules",

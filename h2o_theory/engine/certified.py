@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import resolve_even
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
@@ -17,7 +18,6 @@ from h2o_theory.optimum import (
     split_budget,
     to_fixed_point,
 )
-from h2o_theory.policies import parse_budgets
 
 __all__ = ["CertifiedOptimum", "certified_interval", "certified_optimum"]
 
@@ -192,7 +192,7 @@ def _checked(trace, budgets, prefill, layers, kv_heads, workers):
     """The heads, ``{budget as asked: tokens}`` and the number of threads."""
     checked_prefill(prefill, trace.tokens)
     threads, heads = thread_count(workers), chosen_heads(trace, layers, kv_heads)
-    asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
+    asked = resolve_even(budgets, trace.tokens)
     return heads, asked, threads
 
 

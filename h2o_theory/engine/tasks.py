@@ -1,7 +1,7 @@
 """What a replay is to do on each kv_head, checked and resolved before any work starts."""
 
+from h2o_theory.budgets import resolve_budgets
 from h2o_theory.engine.arguments import checked_prefill, checked_seed, chosen_heads
-from h2o_theory.engine.budgets import resolve_budgets
 from h2o_theory.engine.head import Task
 from h2o_theory.engine.run import rows_depend_on_budget
 from h2o_theory.engine.tensors import check_tensors

@@ -7,11 +7,11 @@ hand as :class:`~h2o_theory.experiments.questions.Question`.
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.errors import BadArgument
 from h2o_theory.experiments.questions import answer_scores, encode_question, question_length
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.live.refuse import check_policy_runs_live
-from h2o_theory.policies import parse_budget
 from h2o_theory.policies.parts import resolve_parts
 from h2o_theory.statistics import share_interval
 

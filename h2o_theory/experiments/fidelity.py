@@ -5,12 +5,13 @@ import tempfile
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.engine import replay
 from h2o_theory.experiments.global_statistics import recorded, schedules_of
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.experiments.study import FULL, Arm, policy_arm
 from h2o_theory.live.evaluate import evaluate
-from h2o_theory.policies import make_policy, parse_budget
+from h2o_theory.policies import make_policy
 from h2o_theory.statistics import spearman
 
 __all__ = ["METRICS", "fidelity", "overlap"]

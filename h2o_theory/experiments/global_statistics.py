@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.engine import schedules
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.experiments.study import Arm, policy_arm
 from h2o_theory.live.chooser import ScheduleChooser
 from h2o_theory.live.evaluate import evaluate_following
 from h2o_theory.live.stream import as_token_ids
-from h2o_theory.policies import make_policy, parse_budget
+from h2o_theory.policies import make_policy
 from h2o_theory.recorder import record
 from h2o_theory.trace import open_trace
 

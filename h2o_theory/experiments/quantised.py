@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.experiments.study import Arm, policy_arm
 from h2o_theory.live.evaluate import evaluate
 from h2o_theory.live.quantise import Quantiser
 from h2o_theory.live.summary import mean_interval
-from h2o_theory.policies import parse_budget
 
 __all__ = ["quantised_cache"]
 

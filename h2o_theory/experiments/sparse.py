@@ -2,12 +2,12 @@
 
 from dataclasses import fields, replace
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.experiments.result import ExperimentResult
 from h2o_theory.experiments.study import Arm, policy_arm
 from h2o_theory.live.evaluate import evaluate_following
 from h2o_theory.live.masking import MaskChooser
 from h2o_theory.masks import parse_masks
-from h2o_theory.policies import parse_budget
 
 __all__ = ["sparse_masks"]
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.live.campaign import windows_of
 from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import evaluate, full_run
 from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.summary import paired_increase
-from h2o_theory.policies import parse_budget
 
 __all__ = ["FULL", "Arm", "Comparison", "Study", "policy_arm"]
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.errors import BadArgument
 from h2o_theory.figures.looks import policy_look
 from h2o_theory.figures.series import label_series
 from h2o_theory.figures.style import INK, blank, draw_series, log_numbers, plain, styled
-from h2o_theory.policies import parse_budget
 
 __all__ = ["LiveSetting", "label_live", "ladder_figure", "loss_figure"]
 

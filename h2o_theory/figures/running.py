@@ -4,9 +4,9 @@ from collections import Counter
 
 from matplotlib.ticker import FuncFormatter
 
+from h2o_theory.budgets import parse_budget
 from h2o_theory.figures.live import LiveSetting
 from h2o_theory.figures.style import blank, draw_series, log_numbers, plain, styled
-from h2o_theory.policies import parse_budget
 
 __all__ = ["running_figure"]
 

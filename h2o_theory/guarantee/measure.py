@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.annotations import FloatArray, IntArray, Progress
+from h2o_theory.budgets import parse_budgets
 from h2o_theory.engine import schedules
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.guarantee.tables import MeasuredGuarantee, head_summary, step_table
 from h2o_theory.optimum.shapes import Shape
-from h2o_theory.policies import Policy, parse_budgets, parse_policies
+from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.submodular import (
     READINGS,
     make_reading,
@@ -134,15 +135,11 @@ def _one_policy(policy: Any) -> Any:
     """The one policy, which has to evict."""
     found = parse_policies(policy)
     if len(found) != 1:
-        raise BadArgument(
-            "one policy at a time", where="policy", got=len(found), expected="one policy"
-        )
+        raise BadArgument("policy must be one policy", got=len(found))
     if not isinstance(found[0], Policy) or not found[0].follows_budget:
         raise BadArgument(
-            "the guarantee is about policies that evict",
-            where="policy",
+            "policy must be one that evicts, such as h2o",
             got=getattr(found[0], "name", repr(found[0])),
-            expected="an eviction policy, such as h2o",
         )
     return found[0]
 
@@ -150,16 +147,14 @@ def _one_policy(policy: Any) -> Any:
 def _one_budget(budget: str | int) -> Any:
     found = parse_budgets(budget)
     if len(found) != 1:
-        raise BadBudget(
-            "one budget at a time", where="budget", got=len(found), expected="one budget"
-        )
+        raise BadBudget("budget must be one budget", got=len(found))
     return found[0]
 
 
 def _require_function(function: Any, name: str, names: Sequence[str]) -> None:
     if not callable(function) and function not in names:
         raise BadArgument(
-            "no such reading of f", where=name, got=repr(function), expected=", ".join(names)
+            f"{name} must be callable or one of " + ", ".join(names), got=repr(function)
         )
 
 

@@ -53,6 +53,11 @@ def local_rows(tokens: int, rng: np.random.Generator, *, recency: float = 2.0) -
     tokens, rng
         As in :func:`heavy_hitter_rows`.
     recency : float
+
+    Examples
+    --------
+    >>> local_rows(4, np.random.default_rng(0)).sum(axis=1).round(6)
+    array([1., 1., 1., 1.])
     """
     logits = _noise(tokens, rng)
     return _softmax(logits - recency * _log_lag(len(logits)))
@@ -145,10 +150,8 @@ def require_generator(rng: np.random.Generator) -> None:
     """Refuse what is no numpy Generator: legacy seeds and states are not repeatable enough."""
     if not isinstance(rng, np.random.Generator):
         raise BadArgument(
-            "not a random generator",
-            where="rng",
+            "rng must be a numpy Generator",
             got=type(rng).__name__,
-            expected="a numpy Generator",
             hint="Use numpy.random.default_rng(seed).",
         )
 

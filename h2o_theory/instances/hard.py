@@ -67,6 +67,11 @@ def online_limit(tokens: int, budget: int) -> OnlineLimit:
     -------
     OnlineLimit
         The ratio and the n that attains it.
+
+    Examples
+    --------
+    >>> online_limit(100, 10)
+    OnlineLimit(ratio=0.51, rows=30)
     """
     tokens = require_at_least(tokens, 2, "tokens")
     budget = require_budget(budget, tokens, "budget")
@@ -138,22 +143,20 @@ def trap_rows(policy: str, tokens: int, budget: int) -> FloatArray:
     ------
     BadArgument
         There is no such trap, or T is too small for the budget.
+
+    Examples
+    --------
+    >>> trap_rows("recent", 50, 4)[-1].argmax()
+    np.int64(0)
     """
     if policy not in TRAPS:
-        raise BadArgument(
-            "there is no trap for this policy",
-            where="policy",
-            got=repr(policy),
-            expected=", ".join(TRAPS),
-        )
+        raise BadArgument("policy must be one with a trap: " + ", ".join(TRAPS), got=repr(policy))
     tokens = require_at_least(tokens, 2, "tokens")
     budget = require_budget(budget, tokens, "budget")
     if budget < 2 or tokens <= 6 * budget:
         raise BadArgument(
-            "no room for the trap",
-            where="tokens, budget",
-            got=f"{tokens}, {budget}",
-            expected="a budget of at least 2 and more than 6 times as many tokens",
+            "a trap needs a budget of at least 2 and more than 6 times as many tokens",
+            got=f"{tokens} tokens, budget {budget}",
         )
     rows = np.eye(tokens)
     TRAPS[policy](rows, budget)

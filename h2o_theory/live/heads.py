@@ -1,6 +1,6 @@
 """Layers and kv_heads of a model, before it runs."""
 
-from h2o_theory.engine.kv_heads import KvHeads
+from h2o_theory.budgets import KvHeads
 from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.models import LoadedModel
 

@@ -1,6 +1,6 @@
 """What cannot run inside a model, and why."""
 
-from h2o_theory.engine import budgets as engine_budgets
+from h2o_theory import budgets as engine_budgets
 from h2o_theory.engine.arguments import checked_prefill
 from h2o_theory.engine.tasks import check_policies, check_shared_budget
 from h2o_theory.engine.tensors import counts_slots

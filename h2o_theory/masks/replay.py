@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.attention import renormalise
+from h2o_theory.budgets import resolve_even
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
 from h2o_theory.engine.measure import HeadTotals
 from h2o_theory.engine.rows import HeadRows
@@ -14,7 +15,6 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.masks.registry import parse_masks
 from h2o_theory.masks.run import MaskRun
 from h2o_theory.optimum import FRACTION_BITS
-from h2o_theory.policies import parse_budgets
 
 __all__ = ["MASK_COLUMNS", "replay_masks"]
 
@@ -124,7 +124,7 @@ def _checked(trace, masks, budgets, prefill, layers, kv_heads, workers):
                     got=trace.name,
                     hint="Record with --store qkv (store='qkv'), or choose one without (ls masks)",
                 )
-    asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
+    asked = resolve_even(budgets, trace.tokens)
     return masks, heads, asked, threads
 
 

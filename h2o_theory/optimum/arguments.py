@@ -13,9 +13,7 @@ def require_integer(number: SupportsIndex, name: str) -> int:
     try:
         return index(number)
     except TypeError:
-        raise BadArgument(
-            "not an integer", where=name, got=repr(number), expected="a whole number"
-        ) from None
+        raise BadArgument(f"{name} must be a whole number", got=repr(number)) from None
 
 
 def require_budget(budget: SupportsIndex, largest: int, name: str) -> int:
@@ -23,10 +21,7 @@ def require_budget(budget: SupportsIndex, largest: int, name: str) -> int:
     budget = require_integer(budget, name)
     if not 1 <= budget <= largest:
         raise BadBudget(
-            "budget out of range",
-            where=name,
-            got=budget,
-            expected=f"1 .. {largest} tokens, the query's own included",
+            f"{name} must be 1 to {largest} tokens, the query's own included", got=budget
         )
     return budget
 
@@ -35,9 +30,7 @@ def require_prefill(prefill: SupportsIndex, tokens: int) -> int:
     """A prefill length in 0 .. T."""
     prefill = require_integer(prefill, "prefill")
     if not 0 <= prefill <= tokens:
-        raise OutOfRange(
-            "prefill out of range", where="prefill", got=prefill, expected=f"0 .. {tokens}"
-        )
+        raise OutOfRange(f"prefill must be 0 to {tokens}", got=prefill)
     return prefill
 
 
@@ -45,5 +38,5 @@ def require_at_least(number: SupportsIndex, least: int, name: str) -> int:
     """An integer of at least ``least``."""
     number = require_integer(number, name)
     if number < least:
-        raise BadArgument("too small", where=name, got=number, expected=f"at least {least}")
+        raise BadArgument(f"{name} must be at least {least}", got=number)
     return number

@@ -74,6 +74,15 @@ def check_certificate(fixed: IntArray, schedule: Schedule) -> Certificate:
     Exact: the entries sum to less than 2**60 and so, checked here, do the prices, so every int64
     partial sum stays below 2**61; the sum over tokens and the product ``c * y_N`` are Python
     integers. O(T^2) time, about 24 T^2 bytes. Plain numpy, and no code of the solver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import optimum_at, to_fixed_point
+    >>> fixed = to_fixed_point(rows)
+    >>> check_certificate(fixed, optimum_at(fixed, 2)).message
+    'optimal'
     """
     fixed = require_fixed_point(fixed)
     faults = _faults_of_budget(schedule, fixed.shape[0])

@@ -139,6 +139,15 @@ def concave_interval(
 
     Source: Frank, Wolfe 1956 for the rounds; Fenchel duality for the lines. Departure: averaged
     slopes in place of slopes at the average alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import square_root
+    >>> found = concave_interval(rows, 2, square_root())
+    >>> bool(found.lower <= found.upper)
+    True
     """
     end = Deadline(time_limit)
     rows, budget, prefill = usable_problem(mean_rows, budget, shape, prefill)
@@ -194,10 +203,8 @@ def concave_upper(
     slopes = np.asarray(slopes, dtype=np.float64)
     if slopes.shape != (scored,) or not (np.isfinite(slopes) & (slopes >= 0)).all():
         raise BadArgument(
-            "unusable slopes",
-            where="slopes",
+            f"slopes must be {scored} finite numbers of at least 0",
             got=f"shape {list(slopes.shape)}",
-            expected=f"{scored} finite numbers of at least 0",
         )
     scaled = np.zeros_like(rows)
     scaled[prefill:] = rows[prefill:] * slopes[:, None]
@@ -213,12 +220,7 @@ def usable_problem(
 ) -> tuple[FloatArray, int, int]:
     """Rows in float64, the budget and the prefill, or a named refusal."""
     if not isinstance(shape, Shape):
-        raise BadArgument(
-            "not a concave function",
-            where="shape",
-            got=type(shape).__name__,
-            expected="a Shape, for example square_root()",
-        )
+        raise BadArgument("shape must be a Shape, such as square_root()", got=type(shape).__name__)
     rows = require_rows(mean_rows, "mean_rows").astype(np.float64, copy=False)
     prefill = require_prefill(prefill, len(rows))
     return rows, require_budget(budget, len(rows), "budget"), prefill

@@ -114,6 +114,14 @@ def optimum_curve(
     Programming", 1986, sec. 19.3). Departures: one node per row in place of one per token and
     row, no arc from a token back to an idle slot (as attention is never negative, none is
     needed), and a search that stops at the sink.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import to_fixed_point
+    >>> optimum_curve(to_fixed_point(rows), 4).retained_mass.round(6)
+    array([0.475, 0.8  , 0.975, 1.   ])
     """
     fixed = require_fixed_point(fixed)
     tokens = fixed.shape[0]

@@ -25,10 +25,7 @@ class Deadline:
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if seconds is not None and (not number or not seconds >= 0):
             raise BadArgument(
-                "not a time limit",
-                where="time_limit",
-                got=repr(seconds),
-                expected="seconds, at least 0, or None",
+                "time_limit must be seconds of at least 0, or None", got=repr(seconds)
             )
         self._end = float("inf") if seconds is None else monotonic() + seconds
 

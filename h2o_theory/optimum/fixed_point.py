@@ -58,6 +58,11 @@ def to_fixed_point(mean_rows: ArrayLike) -> IntArray:
     Notes
     -----
     O(T^2) time; 8 T^2 bytes for the result and 8 T^2 while it is made.
+
+    Examples
+    --------
+    >>> to_fixed_point([[1.0, 0.0], [0.25, 0.75]])[1] / 2**36
+    array([0.25, 0.75])
     """
     rows = require_rows(mean_rows, "mean_rows").astype(np.float64, copy=False)
     return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")
@@ -72,10 +77,7 @@ def require_rows(rows: ArrayLike, name: str) -> NDArray[np.floating]:
     if not np.isfinite(rows).all():
         t, j = np.argwhere(~np.isfinite(rows))[0]
         raise InvalidAttention(
-            "attention is not finite",
-            where=f"{name}[{t}, {j}]",
-            got=rows[t, j],
-            expected="a finite number",
+            "attention must be finite", where=f"{name}[{t}, {j}]", got=rows[t, j]
         )
     _require_causal_mass(rows, name, 1.0)
     return rows
@@ -111,10 +113,8 @@ def _require_square(matrix: NDArray[Any], name: str, kinds: str, numbers: str) -
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 1
     if not square or matrix.dtype.kind not in kinds:
         raise BadArgument(
-            "not an attention matrix",
-            where=name,
+            f"{name} must be an attention matrix [T, T] with T >= 1 of {numbers}",
             got=f"shape {list(matrix.shape)} of {matrix.dtype}",
-            expected=f"shape [T, T] with T >= 1 of {numbers}",
         )
 
 
@@ -127,15 +127,12 @@ def _require_causal_mass(matrix: NDArray[Any], name: str, unit: float) -> None:
     if t < matrix.shape[0] and matrix[t].min() < 0:
         j = int(matrix[t].argmin())
         raise InvalidAttention(
-            "attention is negative",
-            where=f"{name}[{t}, {j}]",
-            got=matrix[t, j],
-            expected="a number of at least 0",
+            "attention must not be negative", where=f"{name}[{t}, {j}]", got=matrix[t, j]
         )
     if t < matrix.shape[0]:
         j = t + 1 + int(np.flatnonzero(matrix[t, t + 1 :])[0])
         raise InvalidAttention(
-            "attention is not causal",
+            "attention must be causal",
             where=f"{name}[{t}, {j}]",
             got=matrix[t, j],
             expected=f"0, as query {t} cannot see key {j}",
@@ -143,11 +140,9 @@ def _require_causal_mass(matrix: NDArray[Any], name: str, unit: float) -> None:
     total = matrix.sum(dtype=np.float64) / unit
     if total >= TOTAL_LIMIT / 2.0**FRACTION_BITS:
         raise BadArgument(
-            "attention is too large for int64 fixed point",
-            where=name,
-            got=f"total mass {total:.6g}",
-            expected="below 2**24 (rows that sum to one stay below it up to T = 2**24 - 1)",
-            hint="Scale the rows down.",
+            f"the total mass of {name} must be below 2**24, or int64 fixed point overflows",
+            got=f"{total:.6g}",
+            hint="Scale the rows down; rows that sum to one stay below it up to T = 2**24 - 1.",
         )
 
 

@@ -139,6 +139,14 @@ def optimum_interval(
 
     Source: Lagrangian relaxation of the slots; the price-guided schedule is a departure from plain
     rounding, which would leave slots empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> lower, upper = optimum_interval(rows, 2).retained_mass
+    >>> bool(lower <= 0.8 <= upper + 1e-9), round(upper, 4)
+    (True, 0.8)
     """
     end = Deadline(time_limit)
     rows = usable(rows, "rows")

@@ -128,14 +128,20 @@ def belady_min(accesses: ArrayLike, budget: int, *, prefill: int = 0) -> Paging:
 
     Source: Belady 1966 (MIN). Optimality with bypass: Carlisle, Lloyd 1995; Faigle, Nawijn 1995
     (interval packing). Departure: several references in one row, as attention makes them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> paging = belady_min(rows >= 0.5, 2)
+    >>> paging.hits, paging.references
+    (2, 3)
     """
     accesses = np.asarray(accesses)
     if accesses.dtype != bool:
         raise BadArgument(
-            "not hard accesses",
-            where="accesses",
+            "accesses must be a boolean matrix, such as weights >= threshold",
             got=f"shape {list(accesses.shape)} of {accesses.dtype}",
-            expected="a boolean matrix, for example weights >= threshold",
         )
     budget, prefill, gaps = _gaps(accesses.astype(np.int64), budget, prefill)
     keys, starts, ends, _ = gaps

@@ -85,6 +85,8 @@ def _add_up(fixed, first, arrival, offset, sums):
     Four times quicker at T = 2048 than eight columns from top to bottom.
     """
     tokens, steps = arrival.size, fixed.shape[0] - first
+    # A key's sums run down a column of the rows, its place in ``sums`` along a line: one of the
+    # two would jump at every entry, were it not for tiles that fit in the cache.
     total = np.zeros(_TILE, np.int64)
     for left in range(0, tokens, _TILE):
         right = min(left + _TILE, tokens)
@@ -131,7 +133,7 @@ def _search(network, flow, reach, parent):
     pending = flow.potential.copy()
     reach[:] = 0
     parent[:] = _IDLE
-    lowest = 0
+    lowest = 0  # all nodes below it are settled
     while True:
         nearest = nearest_distance(pending[lowest:], reach[lowest:])
         for low in range(lowest, nodes, CHUNK):
@@ -148,6 +150,7 @@ def _search(network, flow, reach, parent):
                     lowest += 1
                 for at in range(start[v], start[v + 1]):
                     j = order[at]
+                    # Offers to settled nodes could only be worse than what they have.
                     q = max(arrival[j], lowest)
                     base = reach[v] - sums[offset[j] + v]
                     ahead = sums[offset[j] + q : offset[j] + nodes]
@@ -157,6 +160,8 @@ def _search(network, flow, reach, parent):
 @kernel(nogil=True, error_model="numpy")
 def _send(flow, parent):
     """Move one unit along the path that ``parent`` spells from the sink back to node 0."""
+    # The token that enters v has ended at ``source`` until now. It hands over the slot it frees
+    # there to the token before it on the path, down to the one that takes an idle slot.
     v = parent.size - 1
     while parent[v] != _IDLE:
         token = parent[v]
@@ -183,6 +188,8 @@ def augment(network, flow, gains):
         # A settled node keeps its reach; the others are all farther than the sink.
         for v in range(nodes):
             flow.potential[v] = max(reach[v], flow.potential[v] - drop)
+        # The potentials are lowered first: with a gain of 0 they become prices of zero, which
+        # are the optimal ones when slots are to spare.
         if gain == 0:
             return unit
         _send(flow, parent)

@@ -109,16 +109,21 @@ def pooled_bound(
     -----
     O(H T^2) time for each of about 10 + ``steps`` passes; 4 H T^2 bytes for a copy in single
     precision unless ``heads`` is one float32 array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> round(pooled_bound([rows, rows], 5).retained_mass, 3)
+    0.888
     """
     end = Deadline(time_limit)
     rows = [usable(head, f"heads[{h}]") for h, head in enumerate(heads)]
     lengths = {len(head) for head in rows}
     if len(lengths) != 1:
         raise BadArgument(
-            "heads of one length are needed",
-            where="heads",
+            "heads must be matrices [T, T] of one length",
             got=f"lengths {sorted(lengths)}" if rows else "no heads",
-            expected="one matrix [T, T] for each head",
         )
     tokens = lengths.pop()
     prefill = require_prefill(prefill, tokens)
@@ -140,10 +145,8 @@ def _usable_total(total: int, heads: int, tokens: int) -> int:
     total = require_integer(total, "total")
     if not heads <= total <= heads * tokens:
         raise BadBudget(
-            "total budget out of range",
-            where="total",
+            f"total must be {heads} to {heads * tokens}: one entry for each head up to all of them",
             got=total,
-            expected=f"{heads} .. {heads * tokens}: one entry for each head, and all of them",
         )
     return total
 

@@ -68,6 +68,7 @@ def in_units(prices: NDArray[np.floating], unit: float, mass: int) -> IntArray:
     Prices that sum to more bound nothing that the whole mass does not bound better; the limit
     keeps all sums of the solver below 2**60.
     """
+    # Rounded down: prices a little too low are as valid as any, and their sum stays in bounds.
     scaled = prices.astype(np.float64) * unit
     total = scaled.sum()
     if total > mass:
@@ -90,6 +91,8 @@ def stay(rows, first, pricing):
     """Let every key stay while it pays; return the mean number of keys present. O(H T^2) time."""
     prices, worth, ends, occupied, _, _ = pricing
     steps = prices.size
+    # ``ends`` is written at each step at which a key would rather leave; as steps run backwards,
+    # what is left is the first of them.
     worth[:] = 0
     ends[:] = steps
     occupied[:] = 0
@@ -119,6 +122,7 @@ def constant_price(rows, first, slots, mass, pricing):
     ``slots`` stay when it costs nothing, all prices are zero.
     """
     prices = pricing.prices
+    # ``high``: a price at which too few stay; ``low``: one at which too many do, 0 if unknown.
     high = mass / (prices.size * slots)
     low = 0.0
     prices[:] = 0
@@ -159,6 +163,7 @@ def descend(rows, first, slots, scale, pricing):
     for h in range(worth.shape[0]):
         for j in range(worth.shape[1]):
             bound += worth[h, j]
+    # Subgradient steps do not fall every time, so the best prices are kept beside the last.
     if bound < record[0]:
         record[0] = bound
         best[:] = prices

@@ -48,11 +48,9 @@ class Protected:
         budget = require_integer(budget, "budget")
         if not self.reserved < budget <= len(self.fixed):
             raise BadBudget(
-                "budget out of range for these protected entries",
-                where="budget",
+                f"budget must be {self.reserved + 1} to {len(self.fixed)} tokens: "
+                "above n_sink + n_recent and up to all",
                 got=budget,
-                expected=f"{self.reserved + 1} .. {len(self.fixed)} tokens: n_sink + n_recent "
-                "and up to all",
             )
         return budget - self.reserved
 
@@ -121,6 +119,16 @@ def protect(fixed: IntArray, *, n_sink: int = 0, n_recent: int = 1) -> Protected
     Notes
     -----
     O(T^2) time, 8 T^2 bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import optimum_at, to_fixed_point
+    >>> kept = protect(to_fixed_point(rows), n_sink=1, n_recent=1)
+    >>> schedule = kept.original(optimum_at(kept.fixed, kept.reduced_budget(3)))
+    >>> round(schedule.value / 2**36, 6)
+    3.9
     """
     fixed = require_fixed_point(fixed)
     tokens = len(fixed)
@@ -128,10 +136,8 @@ def protect(fixed: IntArray, *, n_sink: int = 0, n_recent: int = 1) -> Protected
     n_recent = require_at_least(n_recent, 1, "n_recent")
     if n_sink + n_recent > tokens:
         raise BadArgument(
-            "more protected entries than tokens",
-            where="n_sink + n_recent",
+            f"n_sink + n_recent must be at most {tokens}: there are no more tokens to protect",
             got=n_sink + n_recent,
-            expected=f"at most {tokens}",
         )
     reduced = np.zeros_like(fixed)
     for t in range(tokens):

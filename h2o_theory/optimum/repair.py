@@ -71,6 +71,8 @@ def best_ends(network, potential, ends):
         value = sums[offset[j] + arrival[j] : offset[j] + nodes]
         paid = potential[arrival[j] :]
         best = value[0] - paid[0]
+        # Two passes, the maximum and then its place: a pass that keeps both has a branch, and
+        # does not vectorise.
         for q in range(value.size):
             best = max(best, value[q] - paid[q])
         q = 0
@@ -97,6 +99,9 @@ def new_plan(network, potential, slots):
         change[arrival[j]] += 1
         change[ends[j]] -= 1
         _insert(plan, j, ends[j])
+    # Walk along the time line. What leaves a node are the tokens present and the idle slots of the
+    # step after it. Idle slots cost the price of a step, so they keep a reduced cost of zero, and
+    # with it optimality, only where the price is zero; elsewhere the imbalance is left over.
     occupied, incoming = 0, slots
     for v in range(nodes - 1):
         occupied += change[v]
@@ -161,6 +166,8 @@ def _search(network, plan, source, search):
                     return count, followed
                 count += 1
                 pending[v] = SETTLED
+                # Any token that ends here could end at another node instead, earlier or later:
+                # one residual arc for each, with the difference of its sums as gain.
                 token = plan.first_at[v]
                 while token != _NONE:
                     q = arrival[token]
@@ -169,6 +176,8 @@ def _search(network, plan, source, search):
                     relax(ahead, base, token, reach[q:], parent[q:])
                     token = plan.after[token]
                     followed += 1
+                # One more idle slot through the next step earns nothing; one fewer in the step
+                # before is possible only where one is idle.
                 if v + 1 < nodes and reach[v] > reach[v + 1]:
                     reach[v + 1] = reach[v]
                     parent[v + 1] = _IDLE
@@ -182,6 +191,8 @@ def _send(plan, source, node, parent):
     """Move one unit of excess from ``source`` to ``node`` along the path found."""
     plan.excess[source] -= 1
     plan.excess[node] += 1
+    # Back along the arcs found. ``parent`` holds what moved, not the node before: that is where
+    # the token ended until now, so it has to be read before the token moves.
     while node != source:
         token = parent[node]
         if token == _IDLE:
@@ -208,6 +219,8 @@ def settle_excess(network, plan, limit):
     for source in range(nodes):
         while plan.excess[source] > 0:
             count, followed = _search(network, plan, source, search)
+            # Raising the settled nodes by what they are nearer than the deficit makes the reduced
+            # costs along the path zero and leaves no other one negative; unsettled nodes stay.
             farthest = search.distance[count]
             for i in range(count):
                 plan.potential[search.settled[i]] += farthest - search.distance[i]

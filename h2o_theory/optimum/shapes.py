@@ -99,6 +99,4 @@ def capped(cap: float) -> Shape:
 def _require_positive(number: object, name: str) -> None:
     """Refuse a parameter that is not a positive finite number."""
     if not isinstance(number, (int, float)) or not 0 < number < float("inf"):
-        raise BadArgument(
-            "not a positive number", where=name, got=repr(number), expected="a number above 0"
-        )
+        raise BadArgument(f"{name} must be a positive number", got=repr(number))

@@ -62,6 +62,17 @@ def optimum_at(fixed: IntArray, budget: int, *, prefill: int = 0) -> Schedule:
 
     Source: min-cost flow from a pseudoflow by successive shortest paths (Ahuja, Magnanti, Orlin,
     "Network Flows", 1993, sec. 9.7); the theorem that makes it exact is in :func:`optimum_curve`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import to_fixed_point
+    >>> schedule = optimum_at(to_fixed_point(rows), 2)
+    >>> schedule.evicted_at, schedule.status
+    (array([1, 2, 4, 4]), 'optimal')
+    >>> round(schedule.value / 2**36, 6)
+    3.2
     """
     fixed = require_fixed_point(fixed)
     tokens = fixed.shape[0]

@@ -110,16 +110,23 @@ def split_budget(curves: Iterable[BudgetCurve], total: int) -> Split:
 
     Source: greedy for separable concave resource allocation (Gross 1956; Ibaraki, Katoh,
     "Resource Allocation Problems", 1988).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> from h2o_theory.optimum import optimum_curve, to_fixed_point
+    >>> curve = optimum_curve(to_fixed_point(rows), 4)
+    >>> split_budget([curve, curve], 5).budgets
+    array([3, 2])
     """
     curves = _usable(curves)
     total = require_integer(total, "total")
     most = sum(curve.values.size for curve in curves)
     if not len(curves) <= total <= most:
         raise BadBudget(
-            "total budget out of range",
-            where="total",
+            f"total must be {len(curves)} to {most}: one for each head, up to what curves cover",
             got=total,
-            expected=f"{len(curves)} .. {most}: one entry for each head, and what the curves cover",
             hint="Solve the curves up to a larger max_budget." if total > most else "",
         )
     uniform = _even(curves, total)
@@ -142,10 +149,8 @@ def _usable(curves: Iterable[BudgetCurve]) -> list[BudgetCurve]:
     wrong = [type(curve).__name__ for curve in curves if not isinstance(curve, BudgetCurve)]
     if wrong or not curves:
         raise BadArgument(
-            "not budget curves",
-            where="curves",
+            "curves must be budget curves, one for each head, as optimum_curve returns them",
             got=f"a {wrong[0]}" if wrong else "none",
-            expected="one BudgetCurve for each head, as optimum_curve returns them",
         )
     return curves
 
@@ -158,10 +163,8 @@ def _even(curves: Sequence[BudgetCurve], total: int) -> IntArray:
     for h, curve in enumerate(curves):
         if budgets[h] > curve.values.size:
             raise BadBudget(
-                "a budget curve is too short for the even split",
-                where=f"curves[{h}]",
+                f"curves[{h}] is too short for the even split: it must reach budget {budgets[h]}",
                 got=f"max_budget {curve.values.size}",
-                expected=f"at least {budgets[h]}",
                 hint="Solve the curves up to a larger max_budget.",
             )
     return budgets

@@ -1,7 +1,6 @@
-"""Eviction policies: one small file each, a registry, budgets, and the tie rule they share."""
+"""Eviction policies: one small file each, a registry, and the tie rule they share."""
 
 from h2o_theory.policies.base import CompiledPolicy, Context, Policy
-from h2o_theory.policies.budget import Budget, parse_budget, parse_budgets
 from h2o_theory.policies.known import KnownSchedule
 from h2o_theory.policies.parts import Parts
 from h2o_theory.policies.plain import PlainPolicy
@@ -10,7 +9,6 @@ from h2o_theory.policies.tensors import TENSORS, Tensors
 
 __all__ = [
     "TENSORS",
-    "Budget",
     "CompiledPolicy",
     "Context",
     "KnownSchedule",
@@ -20,8 +18,6 @@ __all__ = [
     "Tensors",
     "available",
     "make_policy",
-    "parse_budget",
-    "parse_budgets",
     "parse_policies",
     "register",
 ]

@@ -60,7 +60,7 @@ class SnapKV(CompiledPolicy):
     Source: arXiv 2404.14469 and FasterDecoding/SnapKV (W = 64, kernel 5, mean). With a prefill the
     cut is theirs: pooled once over the prompt, the best k - 1 - W and the window kept. No
     guarantee. O(k W) per step. PyramidKV and Ada-KV are this rule with budgets by layer and
-    kv_head (:mod:`h2o_theory.engine.allocate`). Departures: they cut the prompt alone and let the
+    kv_head (:mod:`h2o_theory.budgets`). Departures: they cut the prompt alone and let the
     cache grow afterwards; here the window moves on with the text and one entry leaves per step.
     One set per kv_head from the mean over its group (they repeat keys per query head). Below a
     budget of 2 W + 1 the window shrinks to half of it.

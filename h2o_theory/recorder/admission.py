@@ -1,8 +1,17 @@
 """What must hold of a model before it is recorded, and where its attention modules are."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, OutOfRange, UnsupportedModel
 from h2o_theory.families import FAMILIES, reason_against
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 __all__ = ["INNER", "attention_modules", "kv_head_numbers", "layer_numbers", "recordable_modules"]
 
@@ -12,7 +21,7 @@ INNER = ("sdpa", "eager", "flash_attention_2", "flash_attention_3")
 DROPOUTS = ("attention_dropout", "dropout", "hidden_dropout", "layerdrop")
 
 
-def recordable_modules(model):
+def recordable_modules(model: PreTrainedModel) -> dict[int, torch.nn.Module]:
     """Refuse a model whose attention cannot be captured faithfully; return its attention modules.
 
     Parameters
@@ -84,7 +93,7 @@ def _require_inner(model):
         )
 
 
-def attention_modules(model):
+def attention_modules(model: PreTrainedModel) -> dict[int, torch.nn.Module]:
     """Attention modules by layer number; every layer of the config must have exactly one."""
     found = [
         (module.layer_idx, module)
@@ -112,7 +121,7 @@ def attention_modules(model):
     return dict(sorted(found, key=lambda item: item[0]))
 
 
-def layer_numbers(layers, count):
+def layer_numbers(layers: Iterable[int] | None, count: int) -> tuple[int, ...]:
     """The layer numbers to record, ascending; None means all ``count`` of them.
 
     Raises
@@ -125,7 +134,7 @@ def layer_numbers(layers, count):
     return _chosen(layers, count, "layers", "layer")
 
 
-def kv_head_numbers(kv_heads, count):
+def kv_head_numbers(kv_heads: Iterable[int] | None, count: int) -> tuple[int, ...]:
     """The kv_heads to record, ascending; None means all ``count`` of them.
 
     Raises

@@ -1,12 +1,21 @@
 """Captured rows gathered into segments of a useful size, which a thread writes."""
 
+from __future__ import annotations
+
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["BackgroundWriter", "SEGMENT_BYTES", "SegmentBuffer", "as_numpy", "to_storage"]
+if TYPE_CHECKING:
+    import torch
+
+    from h2o_theory.trace.writer import TraceWriter
+
+__all__ = ["SEGMENT_BYTES", "BackgroundWriter", "SegmentBuffer", "as_numpy", "to_storage"]
 
 SEGMENT_BYTES = 8 << 20
 """A segment is written once this much is buffered: small enough that writing overlaps with the
@@ -19,7 +28,7 @@ class Rows:
 
     start: int
     stop: int
-    arrays: dict
+    arrays: dict[str, np.ndarray]
 
 
 class SegmentBuffer:
@@ -33,18 +42,18 @@ class SegmentBuffer:
         Storage dtype of the tensors other than ``lo`` and ``hi``.
     """
 
-    def __init__(self, emit, dtype):
+    def __init__(self, emit: Callable[..., None], dtype: str) -> None:
         self._emit, self._dtype = emit, dtype
         self._rows, self._bytes = {}, 0
 
-    def add(self, layer, start, stop, arrays):
+    def add(self, layer: int, start: int, stop: int, arrays: dict[str, np.ndarray]) -> None:
         """Append rows of a layer, which follow those added before; flush when there is enough."""
         self._rows.setdefault(layer, []).append(Rows(start, stop, arrays))
         self._bytes += sum(array.nbytes for array in arrays.values())
         if self._bytes >= SEGMENT_BYTES:
             self.flush()
 
-    def flush(self):
+    def flush(self) -> None:
         """Queue everything buffered: one segment for all layers with the same token range."""
         ranges = {}
         for layer, parts in self._rows.items():
@@ -60,7 +69,9 @@ class SegmentBuffer:
         self._rows, self._bytes = {}, 0
 
 
-def to_storage(tensor, dtype, device="cpu"):
+def to_storage(
+    tensor: torch.Tensor, dtype: str, device: str | torch.device = "cpu"
+) -> torch.Tensor:
     """A contiguous copy in the storage dtype, independent of the model's buffers."""
     import torch
 
@@ -72,7 +83,7 @@ def to_storage(tensor, dtype, device="cpu"):
     )
 
 
-def as_numpy(tensor):
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
     """The memory of a CPU tensor as numpy sees it; bfloat16 as its 16 raw bits."""
     import torch
 
@@ -104,7 +115,7 @@ class BackgroundWriter:
     waits for the segment being written and drops the others.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="h2o-theory-writer")
         self._waiting = deque()
 
@@ -114,13 +125,13 @@ class BackgroundWriter:
     def __exit__(self, *exception):
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def add(self, writer, tensors, **details):
+    def add(self, writer: TraceWriter, tensors: dict[str, np.ndarray], **details: Any) -> None:
         """Queue one segment for a writer, with the arguments of its ``add_segment``."""
         while len(self._waiting) >= QUEUE:
             self._collect()
         self._waiting.append(self._pool.submit(writer.add_segment, tensors, **details))
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait until every queued segment is on disk."""
         while self._waiting:
             self._collect()

@@ -1,15 +1,24 @@
 """One attention call as the recorder sees it, and what makes a call unfit for a trace."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused, UnsupportedModel
 
+if TYPE_CHECKING:
+    import torch
+
+    from h2o_theory.recorder.placement import Placed
+
 __all__ = [
-    "LayerArithmetic",
     "Call",
     "Heads",
+    "LayerArithmetic",
     "arithmetic_of",
     "call_of",
     "cut",
@@ -43,7 +52,7 @@ class LayerArithmetic:
 
     scaling: float
     softcap: float | None
-    sinks: object
+    sinks: torch.Tensor | None
     window: int | None
 
 
@@ -72,21 +81,21 @@ class Call:
     start: int
     stop: int
     base: int
-    query: object
-    key: object
-    value: object
-    output: object
-    lo: object
-    hi: object
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    output: torch.Tensor
+    lo: np.ndarray
+    hi: np.ndarray
     inner: str
     arithmetic: LayerArithmetic
 
-    def new(self, tensor):
+    def new(self, tensor: torch.Tensor) -> torch.Tensor:
         """The columns of ``key`` or ``value`` that belong to this call's rows."""
         return tensor[:, self.start - self.base :]
 
 
-def cut(tensor, chosen, dim):
+def cut(tensor: torch.Tensor, chosen: np.ndarray, dim: int) -> torch.Tensor:
     """The entries ``chosen`` (ascending integers) along an axis; a view if they are a run."""
     first, count = int(chosen[0]), len(chosen)
     if chosen[-1] - first + 1 == count:
@@ -96,7 +105,7 @@ def cut(tensor, chosen, dim):
     return tensor.index_select(dim, torch.as_tensor(chosen, device=tensor.device))
 
 
-def arithmetic_of(options):
+def arithmetic_of(options: Mapping[str, Any]) -> LayerArithmetic:
     """What the options of an attention call say of its arithmetic."""
     sinks = options.get("s_aux")
     return LayerArithmetic(
@@ -107,7 +116,7 @@ def arithmetic_of(options):
     )
 
 
-def require_options(where, inner, options):
+def require_options(where: object, inner: str, options: Mapping[str, Any]) -> None:
     """Refuse arithmetic that a trace does not hold, or that the inner attention would drop."""
     if options.get("position_bias") is not None:
         raise UnsupportedModel(
@@ -129,7 +138,7 @@ def require_options(where, inner, options):
         )
 
 
-def require_finite(layer, stored, dtype):
+def require_finite(layer: int, stored: Mapping[str, torch.Tensor], dtype: str) -> None:
     """Refuse tensors (a dict by kind, in their storage dtype) with NaN or infinity."""
     import torch
 
@@ -147,13 +156,23 @@ def require_finite(layer, stored, dtype):
 class Heads:
     """Which of a layer's heads are recorded: the chosen kv_heads and the query heads they serve."""
 
-    def __init__(self, chosen, q_heads, kv_heads):
+    def __init__(self, chosen: Sequence[int], q_heads: int, kv_heads: int) -> None:
         group = q_heads // kv_heads
         self.kv = np.array(chosen)
         self.q = (self.kv[:, None] * group + np.arange(group)).ravel()
 
 
-def call_of(layer, spot, heads, query, key, value, output, inner, arithmetic):
+def call_of(
+    layer: int,
+    spot: Placed,
+    heads: Heads,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    output: torch.Tensor,
+    inner: str,
+    arithmetic: LayerArithmetic,
+) -> Call:
     """The chosen heads and the tokens (no padding) of one sequence's part of a call."""
     return Call(
         layer=layer,

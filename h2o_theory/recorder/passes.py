@@ -1,14 +1,21 @@
 """Running a model over a sequence: in one pass, in pieces, and on into generated tokens."""
 
+from __future__ import annotations
+
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from h2o_theory.dependencies import require
 from h2o_theory.errors import BadArgument
 
-__all__ = ["GenerationSettings", "require_piece", "generate", "prefill"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["GenerationSettings", "generate", "prefill", "require_piece"]
 
 TINY = sys.float_info.min
 """The smallest normal number: what is "above 0"."""
@@ -54,11 +61,11 @@ class GenerationSettings:
                 raise BadArgument(f"{name} must be {expected}", got=got)
 
     @property
-    def sampled(self):
+    def sampled(self) -> bool:
         """Whether tokens are drawn at random rather than the likeliest taken."""
         return self.temperature is not None or self.top_p is not None
 
-    def describe(self):
+    def describe(self) -> dict[str, Any]:
         """The trace's ``generation`` entry."""
         if not self.sampled:
             return {"method": "greedy", "new_tokens": self.new_tokens}
@@ -66,13 +73,13 @@ class GenerationSettings:
         return {"method": "sampled", **asdict(self), **chosen}
 
 
-def require_piece(piece):
+def require_piece(piece: int | None) -> None:
     """Raise BadArgument unless ``piece`` is None or a whole number of tokens from 1."""
     if piece is not None and (isinstance(piece, bool) or not isinstance(piece, int) or piece < 1):
         raise BadArgument("piece must be a whole number of tokens, at least 1", got=piece)
 
 
-def prefill(network, ids, piece=None):
+def prefill(network: PreTrainedModel, ids: Sequence[int], piece: int | None = None) -> None:
     """Run the decoder over token ids without the language-model head.
 
     A recording needs no logits, and T x vocabulary of them (403 MB for SmolLM2 at T = 2048) would
@@ -100,7 +107,12 @@ def prefill(network, ids, piece=None):
             decoder(input_ids=part, **{name: cache}, use_cache=True)
 
 
-def generate(network, ids, generation, piece=None):
+def generate(
+    network: PreTrainedModel,
+    ids: Sequence[int],
+    generation: GenerationSettings,
+    piece: int | None = None,
+) -> None:
     """Run a model over a prompt and on into tokens that it chooses itself.
 
     One token more is chosen than asked for: a token has a row only once it has been fed back.

@@ -1,12 +1,20 @@
 """Where the rows of a pass stand in their sequences, and that earlier keys stay what they were."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
 
-__all__ = ["ANCHORS", "History", "ONE_SEQUENCE", "Placed", "place"]
+if TYPE_CHECKING:
+    import torch
+
+    from h2o_theory.recorder.visibility import Seen
+
+__all__ = ["ANCHORS", "ONE_SEQUENCE", "History", "Placed", "place"]
 
 ONE_SEQUENCE = "Record one batch of sequences per with-block, from their first tokens"
 
@@ -38,7 +46,9 @@ class Placed:
     hi: np.ndarray
 
 
-def place(where, seen, earlier, keys, window):
+def place(
+    where: str, seen: Seen, earlier: np.ndarray, keys: int, window: int | None
+) -> tuple[int, list[Placed]]:
     """Place the rows of a call: find the padding, then each row's interval of visible keys.
 
     A row that sees its own key belongs to a token; one that does not is padding.
@@ -146,10 +156,10 @@ reorders, or that was rolled back, differs in one of them."""
 class History:
     """The keys of a few earlier tokens of each layer, on the layer's own device."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._anchors = {}
 
-    def check(self, layer, key, offset, stop):
+    def check(self, layer: int, key: torch.Tensor, offset: int, stop: int) -> None:
         """Compare earlier keys with those of the calls before, bit for bit, and keep new ones.
 
         Parameters

@@ -1,7 +1,10 @@
 """What a trace says about the model and the libraries it came from."""
 
+from __future__ import annotations
+
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,10 +12,15 @@ from h2o_theory.dependencies import require
 from h2o_theory.recorder.registration import NAME
 from h2o_theory.trace import TraceSpec
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from h2o_theory.recorder.session import Session
+
 __all__ = ["describe_model", "describe_sequence"]
 
 
-def describe_model(model, inner, dtype):
+def describe_model(model: PreTrainedModel, inner: str, dtype: str) -> dict[str, Any]:
     """What is found in a model of its origin, with its attention implementation and dtype."""
     return {
         "id": _model_id(model.config),
@@ -25,17 +33,17 @@ def describe_model(model, inner, dtype):
 
 
 def describe_sequence(
-    model,
-    inner,
-    session,
-    index,
+    model: PreTrainedModel,
+    inner: str,
+    session: Session,
+    index: int,
     *,
-    text_provenance,
-    model_provenance,
-    prompt_length,
-    generation,
-    tokenizer,
-):
+    text_provenance: dict[str, Any],
+    model_provenance: dict[str, Any],
+    prompt_length: int | None,
+    generation: dict[str, Any],
+    tokenizer: Any,
+) -> TraceSpec:
     """The spec of one sequence of a finished session.
 
     Parameters

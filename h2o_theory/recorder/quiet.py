@@ -4,12 +4,13 @@ import contextlib
 import io
 import logging
 import warnings
+from collections.abc import Iterator
 
 __all__ = ["quiet"]
 
 
 @contextlib.contextmanager
-def quiet():
+def quiet() -> Iterator[None]:
     """Mute transformers and huggingface_hub inside the block; everything is restored after it.
 
     A failed load still raises, and its exception carries what the muted messages would have

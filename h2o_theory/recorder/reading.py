@@ -1,14 +1,17 @@
 """Texts: read from a file, and turned into token ids."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import BadArgument, TextError
 
 __all__ = ["encode", "encode_all", "read_text", "read_texts"]
 
 
-def read_text(path):
+def read_text(path: PathLike) -> str:
     """The contents of a text file, without a byte order mark.
 
     Raises TextError if the file is missing, not UTF-8 or empty.
@@ -31,7 +34,7 @@ def read_text(path):
     return text
 
 
-def read_texts(path, field=None):
+def read_texts(path: PathLike, field: str | None = None) -> list[str]:
     """The texts of a file, one a line; blank lines are passed over.
 
     Parameters
@@ -78,7 +81,9 @@ def _field(line, field, where):
     return text
 
 
-def encode(tokenizer, text, tokens=None, name="text", *, exact=True):
+def encode(
+    tokenizer: Any, text: str, tokens: int | None = None, name: str = "text", *, exact: bool = True
+) -> list[int]:
     """The first token ids of a text, the start token included if the tokenizer adds one.
 
     Raises
@@ -107,7 +112,9 @@ def encode(tokenizer, text, tokens=None, name="text", *, exact=True):
     return ids if tokens is None else ids[:tokens]
 
 
-def encode_all(tokenizer, texts, tokens, name):
+def encode_all(
+    tokenizer: Any, texts: Sequence[str], tokens: int | None, name: str
+) -> list[list[int]]:
     """Token ids of several texts, at most ``tokens`` of each; raises TextError as above."""
     if not texts:
         raise TextError("at least one text is needed", where=name)

@@ -1,8 +1,16 @@
 """What a finished recording holds and how well it was verified."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from h2o_theory.recorder.selfcheck import TOLERANCE
+
+if TYPE_CHECKING:
+    from h2o_theory.recorder.session import Session
 
 __all__ = ["Recording", "RecordingReport", "report_of"]
 
@@ -38,10 +46,10 @@ class RecordingReport:
 
     sequences: int
     rows: int
-    layers: tuple
+    layers: tuple[int, ...]
     bytes: int
-    check_error: dict
-    storage_error: dict
+    check_error: dict[int, float]
+    storage_error: dict[int, float]
     checked_rows: int
     tolerance: float
     seconds: float
@@ -75,7 +83,7 @@ class Recording:
         None until then.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path, self.paths, self.report = path, (), None
 
     def __repr__(self):
@@ -83,7 +91,9 @@ class Recording:
         return f"<Recording {self.path}: {state}>"
 
 
-def report_of(paths, session, seconds, kept):
+def report_of(
+    paths: Sequence[Path], session: Session, seconds: float, kept: int
+) -> RecordingReport:
     """The :class:`RecordingReport` of a finished session whose traces are at ``paths``."""
     checks = [sequence.checks for sequence in session.sequences]
     return RecordingReport(

@@ -11,11 +11,19 @@ call by its module, a mask by the identity of its config. Two models can be reco
 threads.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 import weakref
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from h2o_theory.errors import BadArgument, RecordingRefused, UnsupportedModel
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 __all__ = ["NAME", "intercepted"]
 
@@ -28,7 +36,14 @@ _inner_names = {}
 """id(config) -> name of the implementation that does the work while NAME is in place."""
 
 
-def attend(module, query, key, value, attention_mask, **options):
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Run the inner attention unchanged, then hand the session what went in and what came out.
 
     A session with a ``compute`` takes the place of the inner attention instead.
@@ -55,7 +70,7 @@ def attend(module, query, key, value, attention_mask, **options):
     return result
 
 
-def build_mask(*args, config, **options):
+def build_mask(*args: Any, config: PreTrainedConfig, **options: Any) -> torch.Tensor | None:
     """Build the mask exactly as the inner implementation would."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
@@ -64,7 +79,9 @@ def build_mask(*args, config, **options):
 
 
 @contextlib.contextmanager
-def intercepted(model, modules, session):
+def intercepted(
+    model: PreTrainedModel, modules: Iterable[torch.nn.Module], session: Any
+) -> Iterator[None]:
     """Route the given attention modules of a model through a session inside the block.
 
     Parameters

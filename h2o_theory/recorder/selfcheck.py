@@ -1,9 +1,19 @@
 """The self-check: what is stored must reproduce what the model's attention returned."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder.buffer import to_storage
+
+if TYPE_CHECKING:
+    import torch
+
+    from h2o_theory.recorder.call import Call
 
 __all__ = ["TOLERANCE", "SelfCheck", "attention_weights", "output_error", "rows_to_check"]
 
@@ -41,13 +51,13 @@ class SelfCheck:
         Rows recomputed so far.
     """
 
-    def __init__(self, model_dtype, dtype, rows_per_call):
+    def __init__(self, model_dtype: str, dtype: str, rows_per_call: int) -> None:
         self._model_dtype, self._dtype = model_dtype, dtype
         self._dtypes = {model_dtype, dtype}
         self._rows_per_call = rows_per_call
         self.errors, self.storage_errors, self.rows = {}, {}, 0
 
-    def check(self, call, stored):
+    def check(self, call: Call, stored: Mapping[str, torch.Tensor]) -> None:
         """Check one call.
 
         Parameters
@@ -98,7 +108,7 @@ def _keep_largest(errors, layer, error):
     errors[layer] = max(error, errors.get(layer, 0.0))
 
 
-def rows_to_check(start, count, wanted, layer):
+def rows_to_check(start: int, count: int, wanted: int, layer: int) -> np.ndarray:
     """Rows of one call to recompute: the last, and others spread evenly, shifted by the layer.
 
     Parameters
@@ -123,7 +133,9 @@ def rows_to_check(start, count, wanted, layer):
     return np.unique(np.append(spread.astype(np.int64), count - 1))
 
 
-def output_error(call, rows, query, key, value):
+def output_error(
+    call: Call, rows: np.ndarray, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> float:
     r"""Largest relative error of attention outputs recomputed from captured tensors.
 
     .. math:: \max_{h,i} \frac{\| \mathrm{softmax}_{lo_i \le j < hi_i}
@@ -162,7 +174,14 @@ def output_error(call, rows, query, key, value):
     return float(torch.where(distance == 0, 0.0, relative).max())
 
 
-def attention_weights(query, key, lo, hi, call, rounding):
+def attention_weights(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    lo: np.ndarray,
+    hi: np.ndarray,
+    call: Call,
+    rounding: torch.dtype,
+) -> torch.Tensor:
     """Attention rows of a call in float32, every result rounded to a dtype on the way.
 
     Parameters

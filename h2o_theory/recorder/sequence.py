@@ -1,5 +1,10 @@
 """One sequence of a recording: its rows are checked, brought to storage form and gathered."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from h2o_theory.attention import attention_rows
@@ -7,13 +12,17 @@ from h2o_theory.recorder.buffer import SegmentBuffer, as_numpy, to_storage
 from h2o_theory.recorder.call import require_finite
 from h2o_theory.recorder.selfcheck import SelfCheck
 
-__all__ = ["PACK_ROWS", "Sequence", "packed_rows"]
+if TYPE_CHECKING:
+    from h2o_theory.recorder.call import Call
+    from h2o_theory.recorder.settings import Settings
+
+__all__ = ["PACK_ROWS", "RecordedSequence", "packed_rows"]
 
 PACK_ROWS = 256
 """Attention rows computed together when rows are stored instead of queries and keys."""
 
 
-class Sequence:
+class RecordedSequence:
     """Collects the calls of one sequence and hands segments on.
 
     Parameters
@@ -30,7 +39,7 @@ class Sequence:
     checks : SelfCheck
     """
 
-    def __init__(self, settings, emit):
+    def __init__(self, settings: Settings, emit: Callable[..., None]) -> None:
         self.token_ids, self.prompt_length = [], 0
         self._settings = settings
         # Rows are computed from the tensors as captured, so those are what is checked.
@@ -39,7 +48,7 @@ class Sequence:
         self.checks = SelfCheck(settings.model_dtype, self._dtype, settings.check_rows)
         self._buffer = SegmentBuffer(emit, settings.store_dtype)
 
-    def add(self, call):
+    def add(self, call: Call) -> None:
         """Bring a call of this sequence to storage form, check that, and keep its new rows."""
         parts = {"q": call.query, "k": call.new(call.key), "v": call.new(call.value)}
         stored = {kind: to_storage(part, self._dtype) for kind, part in parts.items()}
@@ -65,12 +74,12 @@ class Sequence:
             part = values[:, start - call.start : stop - call.start]
             self._buffer.add(call.layer, start, stop, {"p": as_numpy(rows), "v": part})
 
-    def flush(self):
+    def flush(self) -> None:
         """Hand on what is still buffered."""
         self._buffer.flush()
 
 
-def packed_rows(call, start, stop):
+def packed_rows(call: Call, start: int, stop: int) -> np.ndarray:
     """Attention rows ``start .. stop`` of a call, float64 [q_heads, entries of their triangle].
 
     Row t has t + 1 entries, zero before its visible interval.

@@ -1,17 +1,26 @@
 """The state of one recording: every attention call is placed, checked and queued for disk."""
 
+from __future__ import annotations
+
 import contextlib
 import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder.call import Heads, arithmetic_of, call_of, cut, require_options
 from h2o_theory.recorder.placement import ONE_SEQUENCE, History, place
-from h2o_theory.recorder.sequence import Sequence
+from h2o_theory.recorder.sequence import RecordedSequence
 from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from h2o_theory.recorder.settings import Settings
 
 __all__ = ["Session"]
 
@@ -36,13 +45,15 @@ class Session:
 
     Attributes
     ----------
-    sequences : list of Sequence
+    sequences : list of RecordedSequence
     pass_lengths : list of int
         Tokens per pass, padding included.
     layer_specs : dict of int to LayerSpec
     """
 
-    def __init__(self, settings, open_sequence):
+    def __init__(
+        self, settings: Settings, open_sequence: Callable[[int, int], Callable[..., None]]
+    ) -> None:
         self.settings = settings
         self.sequences, self.pass_lengths, self.layer_specs = [], [], {}
         self._open_sequence = open_sequence
@@ -61,7 +72,7 @@ class Session:
             self._failure = error
             raise
 
-    def begin_pass(self, token_ids):
+    def begin_pass(self, token_ids: torch.Tensor) -> None:
         """Note the tokens [batch, n] that the model is about to embed."""
         with self._noting_failure():
             if token_ids.ndim != 2 or 0 in token_ids.shape:
@@ -88,7 +99,7 @@ class Session:
     def _open(self, count):
         for index in range(count):
             emit = self._open_sequence(index, count)
-            self.sequences.append(Sequence(self.settings, emit))
+            self.sequences.append(RecordedSequence(self.settings, emit))
         self._earlier = np.zeros((count, 0), dtype=bool)
         self._ended = np.zeros(count, dtype=bool)
 
@@ -101,7 +112,14 @@ class Session:
             if ended and self._ids[index, 0] in self.settings.padding:
                 self._ended[index] = True
 
-    def require_call(self, layer, query, key, inner, options):
+    def require_call(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        inner: str,
+        options: Mapping[str, Any],
+    ) -> None:
         """Refuse a call that a trace cannot reproduce, before it runs."""
         with self._noting_failure():
             require_options(f"layer {layer}", inner, options)
@@ -122,7 +140,17 @@ class Session:
                     hint="Pass input_ids to the model, not embeddings computed elsewhere",
                 )
 
-    def capture(self, layer, *, tensors, mask, output, inner, options, causal):
+    def capture(
+        self,
+        layer: int,
+        *,
+        tensors: tuple[torch.Tensor, ...],
+        mask: torch.Tensor | None,
+        output: torch.Tensor,
+        inner: str,
+        options: Mapping[str, Any],
+        causal: bool,
+    ) -> None:
         """Store one attention call's new rows after checking that they reproduce its output.
 
         Parameters
@@ -154,7 +182,7 @@ class Session:
             self._reached[layer] += query.shape[2]
             self._tell_progress()
 
-    def finish(self):
+    def finish(self) -> None:
         """Queue what is still buffered; refuse a recording that is empty or incomplete."""
         if self._failure is not None:
             raise self._failure
@@ -244,7 +272,9 @@ class Session:
             self.settings.progress(*told)
 
 
-def step(pass_lengths, reached, expected):
+def step(
+    pass_lengths: Sequence[int], reached: Collection[int], expected: int | None
+) -> tuple[int, int, str] | None:
     """What to tell after a layer has reported.
 
     Parameters

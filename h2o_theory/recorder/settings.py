@@ -1,21 +1,29 @@
 """What to record of a model, how strictly to check it, and what that will write."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from h2o_theory.annotations import Progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder.admission import kv_head_numbers, layer_numbers
 from h2o_theory.recorder.load_options import DTYPES
 from h2o_theory.trace import LayerSpec, TraceSpec
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
 __all__ = [
     "CHECK_ROWS",
-    "Geometry",
     "STORES",
+    "Geometry",
     "Settings",
-    "require_arguments",
     "choose_settings",
     "geometry",
     "planned_spec",
+    "require_arguments",
 ]
 
 
@@ -28,7 +36,7 @@ class Geometry:
     head_dim: int
 
 
-def geometry(config):
+def geometry(config: PreTrainedConfig) -> Geometry:
     """The :class:`Geometry` of a config of a recordable family."""
     q_heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or q_heads
@@ -38,7 +46,9 @@ def geometry(config):
     return Geometry(q_heads, kv_heads, head_dim)
 
 
-def planned_spec(config, settings, tokens, **details):
+def planned_spec(
+    config: PreTrainedConfig, settings: Settings, tokens: int | None, **details: Any
+) -> TraceSpec:
     """The spec of a sequence that is about to be recorded, as far as its size depends on it.
 
     Parameters
@@ -100,21 +110,28 @@ class Settings:
         Tokens there will be, generated ones included, where that is known.
     """
 
-    layers: tuple
-    kv_heads: tuple
+    layers: tuple[int, ...]
+    kv_heads: tuple[int, ...]
     store: str
     model_dtype: str
     store_dtype: str
     check_rows: int
-    end_tokens: frozenset = frozenset()
-    padding: frozenset = frozenset()
-    progress: object = None
+    end_tokens: frozenset[int] = frozenset()
+    padding: frozenset[int] = frozenset()
+    progress: Progress | None = None
     expected: int | None = None
 
 
 def require_arguments(
-    *, store, store_dtype, self_check_rows, token_strings, tokenizer, tokens, prompt_length
-):
+    *,
+    store: str,
+    store_dtype: str,
+    self_check_rows: int,
+    token_strings: bool,
+    tokenizer: Any,
+    tokens: int | None,
+    prompt_length: int | None,
+) -> None:
     """Refuse arguments of ``record`` that are wrong for any model; raises BadArgument."""
     for name, number in (("tokens", tokens), ("prompt_length", prompt_length)):
         if number is not None and (not isinstance(number, int) or number < 1):
@@ -137,16 +154,16 @@ def require_arguments(
 
 
 def choose_settings(
-    model,
+    model: PreTrainedModel,
     *,
-    layers=None,
-    kv_heads=None,
-    store="qkv",
-    store_dtype="model",
-    check_rows=CHECK_ROWS,
-    progress=None,
-    expected=None,
-):
+    layers: Iterable[int] | None = None,
+    kv_heads: Iterable[int] | None = None,
+    store: str = "qkv",
+    store_dtype: str = "model",
+    check_rows: int = CHECK_ROWS,
+    progress: Progress | None = None,
+    expected: int | None = None,
+) -> Settings:
     """The :class:`Settings` of a recording, every choice checked against the model.
 
     Raises

@@ -1,7 +1,12 @@
 """Recording one text, or several, in one call."""
 
-from pathlib import Path
+from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from h2o_theory.annotations import PathLike, Progress
 from h2o_theory.recorder.capture import record
 from h2o_theory.recorder.destinations import sequence_folder
 from h2o_theory.recorder.passes import generate, prefill, require_piece
@@ -15,21 +20,28 @@ from h2o_theory.recorder.text_plans import (
 )
 from h2o_theory.trace import require_free, require_room
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from h2o_theory.recorder.models import LoadedModel
+    from h2o_theory.recorder.passes import GenerationSettings
+    from h2o_theory.recorder.recording import Recording
+
 __all__ = ["record_text", "record_texts"]
 
 
 def record_text(
-    model,
-    text,
-    tokens,
-    out,
+    model: PreTrainedModel | LoadedModel,
+    text: str,
+    tokens: int | None,
+    out: PathLike,
     *,
-    tokenizer=None,
-    text_name="text",
-    piece=None,
-    generation=None,
-    **options,
-):
+    tokenizer: Any = None,
+    text_name: str = "text",
+    piece: int | None = None,
+    generation: GenerationSettings | None = None,
+    **options: Any,
+) -> Recording:
     """Tokenise a text, record its first tokens and, if asked for, what the model writes next.
 
     Parameters
@@ -73,19 +85,19 @@ def record_text(
 
 
 def record_texts(
-    model,
-    texts,
-    tokens,
-    out,
+    model: PreTrainedModel | LoadedModel,
+    texts: Sequence[str],
+    tokens: int | None,
+    out: PathLike,
     *,
-    tokenizer=None,
-    text_name="texts",
-    piece=None,
-    generation=None,
-    resume=False,
-    progress=None,
-    **options,
-):
+    tokenizer: Any = None,
+    text_name: str = "texts",
+    piece: int | None = None,
+    generation: GenerationSettings | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> list[Recording]:
     """Record several texts, each as a trace of its own: ``out/000000``, ``out/000001``, ...
 
     Parameters

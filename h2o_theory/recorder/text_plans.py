@@ -1,7 +1,13 @@
 """What recording texts will write, known and checked before the first of them runs."""
 
-import json
+from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.recorder.admission import recordable_modules
 from h2o_theory.recorder.destinations import sequence_folder
@@ -10,6 +16,12 @@ from h2o_theory.recorder.provenance import describe_model
 from h2o_theory.recorder.reading import encode, encode_all
 from h2o_theory.recorder.settings import choose_settings, planned_spec
 from h2o_theory.trace import open_trace
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from h2o_theory.recorder.passes import GenerationSettings
+    from h2o_theory.trace.spec import TraceSpec
 
 __all__ = [
     "is_present",
@@ -22,16 +34,16 @@ __all__ = [
 
 
 def plan_texts(
-    model,
-    texts,
-    tokens,
+    model: PreTrainedModel | LoadedModel,
+    texts: Sequence[str],
+    tokens: int | None,
     *,
-    several=True,
-    tokenizer=None,
-    text_name="text",
-    generation=None,
-    **options,
-):
+    several: bool = True,
+    tokenizer: Any = None,
+    text_name: str = "text",
+    generation: GenerationSettings | None = None,
+    **options: Any,
+) -> list[TraceSpec]:
     """The planned specs of recording texts: what will be written, known before the run.
 
     Parameters
@@ -60,7 +72,12 @@ def plan_texts(
     return plan_sequences(model, sequences, generation, options)
 
 
-def plan_sequences(model, sequences, generation, options):
+def plan_sequences(
+    model: PreTrainedModel | LoadedModel,
+    sequences: Sequence[Sequence[int]],
+    generation: GenerationSettings | None,
+    options: Mapping[str, Any],
+) -> list[TraceSpec]:
     """The planned spec of each list of token ids, all of them within the model's context.
 
     ``options`` are those of :func:`~h2o_theory.recorder.record`.
@@ -96,7 +113,7 @@ def plan_sequences(model, sequences, generation, options):
     return plans
 
 
-def missing_plans(plans, out):
+def missing_plans(plans: Sequence[TraceSpec], out: PathLike) -> list[TraceSpec]:
     """Those of the plans whose trace is not in ``out`` yet.
 
     Raises
@@ -107,7 +124,7 @@ def missing_plans(plans, out):
     return [plan for i, plan in enumerate(plans) if not is_present(sequence_folder(out, i), plan)]
 
 
-def is_present(folder, plan):
+def is_present(folder: Path, plan: TraceSpec) -> bool:
     """Whether the finished trace of a text is there, recorded as it would be now.
 
     Raises
@@ -136,12 +153,12 @@ def is_present(folder, plan):
     return True
 
 
-def network_of(model):
+def network_of(model: PreTrainedModel | LoadedModel) -> PreTrainedModel:
     """The transformers model itself."""
     return model.model if isinstance(model, LoadedModel) else model
 
 
-def tokenizer_of(model, tokenizer):
+def tokenizer_of(model: PreTrainedModel | LoadedModel, tokenizer: Any) -> Any:
     """The tokenizer given or that of the model; raises BadArgument if there is neither."""
     if tokenizer is None and isinstance(model, LoadedModel):
         tokenizer = model.tokenizer

@@ -1,7 +1,14 @@
 """Tiny random models of every family: small enough for milliseconds, sharp enough to prove."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from h2o_theory.dependencies import require
 from h2o_theory.families import FAMILIES
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 __all__ = ["SHAPES", "tiny_config", "tiny_model"]
 
@@ -71,7 +78,7 @@ SPECIAL = {
 """What each family's configuration adds to SHAPES, so that what is special about it is active."""
 
 
-def tiny_config(family, **changes):
+def tiny_config(family: str, **changes: Any) -> PreTrainedConfig:
     """A configuration of a family, with ``changes`` to it.
 
     Raises
@@ -86,7 +93,14 @@ def tiny_config(family, **changes):
     return require("transformers").AutoConfig.for_model(family, **options)
 
 
-def tiny_model(family, *, attention=None, dtype="float32", seed=7, **changes):
+def tiny_model(
+    family: str,
+    *,
+    attention: str | None = None,
+    dtype: str = "float32",
+    seed: int = 7,
+    **changes: Any,
+) -> PreTrainedModel:
     """A random model in evaluation mode, the same for the same seed.
 
     Parameters

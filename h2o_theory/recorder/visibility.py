@@ -1,11 +1,17 @@
 """Which keys a row may see, read off the mask that the model really used."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from h2o_theory.dependencies import require
 from h2o_theory.errors import RecordingRefused
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Seen", "read_mask"]
 
@@ -30,7 +36,14 @@ class Seen:
     count: np.ndarray
 
 
-def read_mask(mask, shape, *, inner, causal, window=None):
+def read_mask(
+    mask: torch.Tensor | None,
+    shape: tuple[int, int, int],
+    *,
+    inner: str,
+    causal: bool,
+    window: int | None = None,
+) -> Seen:
     r"""What each query row of one attention call sees.
 
     Parameters

@@ -42,10 +42,15 @@ def top_share(amounts: ArrayLike, share: float) -> FloatArray:
     -------
     array [...]
         Equal amounts give m / n. O(n) a row.
+
+    Examples
+    --------
+    >>> float(top_share([1.0, 1.0, 1.0, 5.0], 0.25))
+    0.625
     """
     amounts = _usable(amounts)
     if not 0 < share <= 1:
-        raise BadArgument("not a share", where="share", got=share, expected="above 0, at most 1")
+        raise BadArgument("share must be above 0 and at most 1", got=share)
     n = amounts.shape[-1]
     m = top_count(share, n)
     largest = np.partition(amounts, n - m, axis=-1)[..., n - m :]
@@ -66,6 +71,11 @@ def gini(amounts: ArrayLike) -> FloatArray:
     -------
     array [...]
         O(n log n) a row.
+
+    Examples
+    --------
+    >>> float(gini([1.0, 1.0, 1.0, 5.0]))
+    0.375
     """
     return _gini(np.sort(_usable(amounts), axis=-1))
 
@@ -139,7 +149,7 @@ def support_for(amounts: ArrayLike, mass: float) -> IntArray:
     """
     amounts = _usable(amounts)
     if not 0 < mass <= 1:
-        raise BadArgument("not a share", where="mass", got=mass, expected="above 0, at most 1")
+        raise BadArgument("mass must be above 0 and at most 1", got=mass)
     largest_first = np.sort(amounts, axis=-1)[..., ::-1]
     held = np.cumsum(largest_first, axis=-1)
     # The rounding of the sums must not ask for one more entry.
@@ -150,9 +160,9 @@ def support_for(amounts: ArrayLike, mass: float) -> IntArray:
 def _usable(amounts: ArrayLike) -> FloatArray:
     amounts = np.asarray(amounts, dtype=np.float64)
     if amounts.ndim == 0 or amounts.shape[-1] == 0:
-        raise NotEnoughData("there are no amounts", where="amounts", got=amounts.shape)
+        raise NotEnoughData("amounts must not be empty", got=f"shape {list(amounts.shape)}")
     if not np.isfinite(amounts).all() or (amounts < 0).any():
         raise BadArgument("amounts must be finite and not negative", where="amounts")
     if (amounts.sum(axis=-1) <= 0).any():
-        raise NotEnoughData("the amounts sum to zero", where="amounts")
+        raise NotEnoughData("amounts must have a positive sum", got=0)
     return amounts

@@ -144,15 +144,12 @@ def goodness_of_fit(
 def _positive(values: ArrayLike) -> FloatArray:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
-        raise BadArgument("values must be one row of finite numbers, none negative", where="values")
+        raise BadArgument("values must be one row of finite numbers, none negative")
     ordered = np.sort(values[values > 0])
     distinct = len(np.unique(ordered))
     if distinct < LEAST_VALUES:
         raise NotEnoughData(
-            "not enough data for a power-law fit",
-            where="values",
-            got=f"{distinct} distinct positive values",
-            expected=f"at least {LEAST_VALUES}",
+            f"a power-law fit needs at least {LEAST_VALUES} distinct positive values", got=distinct
         )
     return ordered
 

@@ -222,9 +222,8 @@ def _correlation(a: FloatArray, b: FloatArray) -> float:
 def _defined(value: float) -> float:
     if not np.isfinite(value):
         raise NotEnoughData(
-            "not enough data for a correlation",
+            "a correlation needs values that differ",
             got="a quantity that is constant, or fixed by what is controlled for",
-            expected="values that differ",
         )
     return value
 
@@ -235,11 +234,7 @@ def _usable(
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     controls = np.asarray(controls, dtype=float).reshape(len(controls), len(x))
     if len(x) < LEAST_PAIRS:
-        raise NotEnoughData(
-            "not enough data for a correlation",
-            got=f"{len(x)} pairs",
-            expected=f"at least {LEAST_PAIRS}",
-        )
+        raise NotEnoughData(f"a correlation needs at least {LEAST_PAIRS} pairs", got=len(x))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         _defined(np.nan)
     return x, y, controls

@@ -62,12 +62,7 @@ def block_draws(
         About ``length - first`` indices.
     """
     if length - first < LEAST:
-        raise NotEnoughData(
-            "too short for an interval",
-            where="positions",
-            got=length - first,
-            expected=f"at least {LEAST}",
-        )
+        raise NotEnoughData(f"an interval needs at least {LEAST} positions", got=length - first)
     blocks = np.array_split(np.arange(first, length), BLOCKS)
     rng = np.random.default_rng(seed)
     for _ in range(replicates):
@@ -122,14 +117,9 @@ def ratio_interval(
     numerator = np.asarray(numerator, dtype=np.float64)
     denominator = np.asarray(denominator, dtype=np.float64)
     if len(numerator) < LEAST:
-        raise NotEnoughData(
-            "too short for an interval",
-            where="positions",
-            got=len(numerator),
-            expected=f"at least {LEAST}",
-        )
+        raise NotEnoughData(f"an interval needs at least {LEAST} positions", got=len(numerator))
     if denominator.sum() <= 0:
-        raise NotEnoughData("the denominators sum to zero", where="denominator")
+        raise NotEnoughData("the denominators must have a positive sum", got=denominator.sum())
     cuts = np.array_split(np.arange(len(numerator)), BLOCKS)
     above = np.array([numerator[cut].sum() for cut in cuts])
     below = np.array([denominator[cut].sum() for cut in cuts])

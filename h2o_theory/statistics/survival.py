@@ -24,16 +24,27 @@ def survival_curve(ended: ArrayLike, censored: ArrayLike) -> FloatArray:
     -------
     array [D + 1]
         S(0) = 1 and non-increasing. O(D).
+
+    Examples
+    --------
+    >>> survival_curve([0, 1, 1], [0, 0, 2])
+    array([1.  , 1.  , 0.75, 0.5 ])
     """
     ended, censored = np.asarray(ended, dtype=float), np.asarray(censored, dtype=float)
     if (ended + censored).sum() <= 0:
-        raise NotEnoughData("nothing lasted at all", where="ended, censored")
+        raise NotEnoughData("no stay was observed: ended and censored count none")
     at_risk = np.cumsum((ended + censored)[::-1])[::-1]
     kept = 1 - np.divide(ended, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0)
     return np.concatenate([[1.0], np.cumprod(kept)])
 
 
 def median_survival(curve: FloatArray) -> int | None:
-    """Least d with S(d) <= 1/2, or None if more than half outlast the data."""
+    """Least d with S(d) <= 1/2, or None if more than half outlast the data.
+
+    Examples
+    --------
+    >>> median_survival(survival_curve([0, 1, 1], [0, 0, 2]))
+    3
+    """
     below = np.flatnonzero(curve <= 0.5)
     return int(below[0]) if below.size else None

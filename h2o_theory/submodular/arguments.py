@@ -21,9 +21,7 @@ def require_size(size: SupportsIndex) -> int:
     except TypeError:
         number = 0
     if number < 1:
-        raise BadArgument(
-            "no ground set", where="size", got=repr(size), expected="a whole number above 0"
-        )
+        raise BadArgument("size must be a whole number above 0", got=repr(size))
     return number
 
 
@@ -32,16 +30,9 @@ def require_members(members: Iterable[int], size: int, name: str) -> list[int]:
     try:
         members = [index(j) for j in members]
     except TypeError:
-        raise BadArgument(
-            "not a set of elements", where=name, got=repr(members), expected="whole numbers"
-        ) from None
+        raise BadArgument(f"{name} must be whole numbers", got=repr(members)) from None
     if len(set(members)) < len(members) or not all(0 <= j < size for j in members):
-        raise BadArgument(
-            "not a set of elements",
-            where=name,
-            got=members,
-            expected=f"distinct elements from 0 to {size - 1}",
-        )
+        raise BadArgument(f"{name} must be distinct elements from 0 to {size - 1}", got=members)
     return members
 
 
@@ -53,15 +44,11 @@ def require_weights(weights: ArrayLike, dimensions: int, name: str) -> FloatArra
         weights = np.empty(0)
     if weights.ndim != dimensions or weights.size == 0:
         shape = "[n]" if dimensions == 1 else "[R, n]"
-        raise BadArgument(
-            "unusable weights", where=name, got=f"shape {list(weights.shape)}", expected=shape
-        )
+        raise BadArgument(f"{name} must have the shape {shape}", got=f"shape {list(weights.shape)}")
     if not (np.isfinite(weights) & (weights >= 0)).all():
         raise BadArgument(
-            "unusable weights",
-            where=name,
-            got=f"from {weights.min()} to {weights.max()}",
-            expected="finite numbers of at least 0",
+            f"{name} must be finite numbers of at least 0",
+            got=f"{weights.min()} to {weights.max()}",
         )
     return weights
 
@@ -69,10 +56,5 @@ def require_weights(weights: ArrayLike, dimensions: int, name: str) -> FloatArra
 def require_shape(shape: Shape) -> Shape:
     """A :class:`Shape`, or a named refusal."""
     if not isinstance(shape, Shape):
-        raise BadArgument(
-            "not a concave function",
-            where="shape",
-            got=type(shape).__name__,
-            expected="a Shape, for example square_root()",
-        )
+        raise BadArgument("shape must be a Shape, such as square_root()", got=type(shape).__name__)
     return shape

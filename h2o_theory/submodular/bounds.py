@@ -92,6 +92,11 @@ def greedy_factor(size: int) -> float:
     """``1 - (1 - 1/k)^k``, above 1 - 1/e: greedy on monotone submodular f with f(empty) = 0.
 
     Source: Nemhauser, Wolsey, Fisher 1978.
+
+    Examples
+    --------
+    >>> greedy_factor(2)
+    0.75
     """
     size = require_at_least(size, 1, "size")
     return 1.0 - (1.0 - 1.0 / size) ** size
@@ -167,31 +172,33 @@ def noisy_greedy_bound(optimum: float, size: int, noise: float) -> float:
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> round(noisy_greedy_bound(10.0, 2, 0.1), 6)
+    7.2
     """
     if not noise >= 0:
-        raise BadArgument("not a noise level", where="noise", got=noise, expected="at least 0")
+        raise BadArgument("noise must be at least 0", got=noise)
     return greedy_factor(size) * (optimum - 2.0 * size * noise)
 
 
 def _require_declared(function: SetFunction) -> None:
     if not (function.properties.monotone and function.properties.submodular):
         raise BadArgument(
-            "the online bound needs a monotone submodular function",
-            where="function",
+            "function must be declared monotone and submodular for the online bound",
             got=repr(function),
         )
 
 
 def _require_share(number: float, name: str) -> None:
     if not 0 <= number <= 1:
-        raise BadArgument("not a share", where=name, got=number, expected="0 to 1")
+        raise BadArgument(f"{name} must be 0 to 1", got=number)
     return number
 
 
 def _require_submodular(function: SetFunction) -> None:
     if not function.properties.submodular:
         raise BadArgument(
-            "curvature is defined for submodular functions",
-            where="function",
-            got=repr(function),
+            "function must be declared submodular to have a curvature", got=repr(function)
         )

@@ -60,6 +60,13 @@ def check_answer(
     Notes
     -----
     k n values.
+
+    Examples
+    --------
+    >>> from h2o_theory.submodular import greedy, modular
+    >>> f = modular([1.0, 5.0, 2.0])
+    >>> check_answer(f, greedy(f, 2)).ratio
+    1.0
     """
     members = list(answer.members)
     distinct = len(set(members)) == len(members) <= answer.size

@@ -41,13 +41,14 @@ class Conditions:
     swap_loss : numpy.ndarray
         Smallest s >= 0 with ``v_t >= (1 - s) c_t``. Lemma D.29 takes it for 0 "by monotonicity".
     gamma : numpy.ndarray
-        Smallest gamma >= 0 with ``O_t >= (1 - gamma) O_{t-1}``: condition 2 as defined, D.28.
+        Smallest gamma >= 0 with ``U_t >= (1 - gamma) U_{t-1}``, U_t = ``best_upper``: condition 2
+        as defined, D.28. It is that of O_t where the bounds on O_t and O_{t-1} are equal; the
+        bounds that follow from it hold with any U_t >= O_t.
     gamma_used : numpy.ndarray
-        Smallest gamma >= 0 with ``O_{t-1} >= (1 - gamma) O_t``: the direction that the proof of
+        Smallest gamma >= 0 with ``U_{t-1} >= (1 - gamma) U_t``: the direction that the proof of
         Lemma D.29 uses.
     pace : numpy.ndarray
-        Smallest x >= 0 with ``c_t / U_t >= (1 - x) v_{t-1} / U_{t-1}``, U_t = ``best_upper``: by
-        how much the carried set falls behind the best value. One condition in place of theta and
+        Smallest x >= 0 with ``c_t / U_t >= (1 - x) v_{t-1} / U_{t-1}``: by how much the carried set falls behind the best value. One condition in place of theta and
         gamma: what both gain from a further row counts for neither.
     seen_value, seen_carried : numpy.ndarray
         v~_t and c~_t, under f~ (f itself if there is none).
@@ -150,10 +151,9 @@ def measure_conditions(
     least = min(value.min(), carried.min(), seen_value.min(), seen_carried.min())
     if least < 0:
         raise BadArgument(
-            "the guarantee is about values of at least 0",
+            "f and f~ must be nowhere negative: the guarantee is about values of at least 0",
             where=f"{exact.name}, {seen.name}",
             got=least,
-            expected="a function that is nowhere negative",
         )
     upper = np.array([bound.upper for bound in best])
     for known in (carried, seen_carried):

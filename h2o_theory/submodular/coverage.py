@@ -56,7 +56,7 @@ def weighted_coverage(
     """
     weights = require_weights(weights, 1, "weights")
     if not len(sets):
-        raise BadArgument("no set to choose from", where="sets", got=repr(sets))
+        raise BadArgument("sets must hold at least one set", got=repr(sets))
     covers = np.zeros((weights.size, len(sets)))
     for j, items in enumerate(sets):
         covers[require_members(items, weights.size, f"sets[{j}]"), j] = 1.0

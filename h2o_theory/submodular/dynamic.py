@@ -97,8 +97,7 @@ class DynamicFunction:
         caches = sum(comb(step, i) for i in range(size + 1))
         if caches * (2 + step) << min(size, step) > _MOST_PAIRS:
             raise BadArgument(
-                "too many pairs of sets to look at",
-                where=f"{self.name}, step {step}",
+                f"{self.name} has too many pairs of sets to look at in step {step}",
                 got=f"{caches} caches of at most {size} tokens",
                 hint="Use a reading that knows its best value.",
             )
@@ -177,14 +176,12 @@ def dynamic_function(
         ``function`` cannot be called, or a property has another name.
     """
     if not callable(function):
-        raise BadArgument("not a function", where="function", got=type(function).__name__)
+        raise BadArgument("function must be callable", got=type(function).__name__)
     try:
         declared = Properties(**properties)
     except TypeError:
         raise BadArgument(
-            "no such property",
-            where="dynamic_function",
+            "properties must be among " + ", ".join(Properties.__dataclass_fields__),
             got=", ".join(properties),
-            expected=", ".join(Properties.__dataclass_fields__),
         ) from None
     return _CallableDynamic(function, name, require_size(tokens), declared)

@@ -45,10 +45,8 @@ def exhaustive_maximum(function: SetFunction, size: int) -> Maximised:
     sets = sum(comb(function.size, i) for i in range(size + 1))
     if sets > MOST_SETS:
         raise BadArgument(
-            "too many sets to look at",
-            where="exhaustive_maximum",
+            f"exhaustive_maximum looks at {MOST_SETS} sets at most: there are too many sets",
             got=sets,
-            expected=f"at most {MOST_SETS}",
             hint="Use greedy with its bound.",
         )
     best = function.select()

@@ -131,12 +131,7 @@ def key_similarity(keys: ArrayLike) -> FloatArray:
     """
     keys = np.asarray(keys, dtype=np.float64)
     if keys.ndim != 2 or keys.size == 0 or not np.isfinite(keys).all():
-        raise BadArgument(
-            "unusable keys",
-            where="keys",
-            got=f"shape {list(keys.shape)}",
-            expected="finite numbers [T, d]",
-        )
+        raise BadArgument("keys must be finite numbers [T, d]", got=f"shape {list(keys.shape)}")
     norms = np.linalg.norm(keys, axis=1, keepdims=True)
     unit = np.divide(keys, norms, out=np.zeros_like(keys), where=norms > 0)
     similarity = np.clip((1.0 + unit @ unit.T) / 2.0, 0.0, 1.0)

@@ -90,12 +90,18 @@ def lazy_greedy(function: SetFunction, size: int) -> Maximised:
     k n gains at worst; on facility location and attention rows 1 to 5 % of them.
 
     Source: Minoux 1978.
+
+    Examples
+    --------
+    >>> from h2o_theory.submodular import coverage
+    >>> found = lazy_greedy(coverage([[0, 1], [1, 2], [3]], 4), 2)
+    >>> found.members, found.value, found.upper
+    ((0, 1), 3.0, 4.0)
     """
     size = require_cardinality(size, function)
     if not function.properties.submodular:
         raise BadArgument(
-            "lazy greedy needs a submodular function",
-            where="function",
+            "function must be declared submodular for lazy greedy",
             got=repr(function),
             hint="Use greedy, or declare it submodular if it is.",
         )
@@ -162,10 +168,9 @@ def noisy_greedy(
         error = np.abs(seen - gains).max() if seen.shape == gains.shape else np.nan
         if not error <= noise * (1 + 1e-9) + 1e-15:
             raise BadArgument(
-                "the oracle errs by more than it may",
-                where=f"oracle, step {step}",
-                got=error,
-                expected=f"at most {noise} for each of {candidates.size} gains",
+                f"the oracle errs: its {candidates.size} gains must be right up to {noise}",
+                where=f"step {step}",
+                got=f"an error of {error}",
             )
         selection.add(candidates[seen.argmax()])
         evaluations += candidates.size

@@ -97,19 +97,13 @@ def log_det(kernel: ArrayLike, noise: float = 1.0) -> LogDet:
     square = kernel.ndim == 2 and kernel.shape[0] == kernel.shape[1] >= 1
     if not square or not np.isfinite(kernel).all() or not np.allclose(kernel, kernel.T):
         raise BadArgument(
-            "not a kernel",
-            where="kernel",
-            got=f"shape {list(kernel.shape)}",
-            expected="a finite symmetric matrix [n, n]",
+            "kernel must be a finite symmetric matrix [n, n]", got=f"shape {list(kernel.shape)}"
         )
     eigenvalues = np.linalg.eigvalsh(kernel)
     if eigenvalues[0] < -_ROUNDING * max(eigenvalues[-1], 1.0):
         raise BadArgument(
-            "the kernel is not positive semidefinite",
-            where="kernel",
-            got=f"an eigenvalue of {eigenvalues[0]:.3g}",
-            expected="no negative one",
+            "kernel must be positive semidefinite", got=f"an eigenvalue of {eigenvalues[0]:.3g}"
         )
     if not 0 < noise < np.inf:
-        raise BadArgument("not a noise level", where="noise", got=noise, expected="above 0")
+        raise BadArgument("noise must be above 0 and finite", got=noise)
     return LogDet((kernel + kernel.T) / 2, noise)

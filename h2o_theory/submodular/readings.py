@@ -64,11 +64,17 @@ def make_reading(
     ------
     BadArgument, InvalidAttention
         Unknown name, unusable rows or shape, or a schedule missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.1, 0.7, 0.2, 0], [0.6, 0.1, 0.1, 0.2]])
+    >>> best = make_reading("row", rows).best(3, 2)
+    >>> best.members, round(best.upper, 6)
+    (array([0, 3]), 0.8)
     """
     if name not in READINGS:
-        raise BadArgument(
-            "no such reading of f", where="name", got=name, expected=", ".join(READINGS)
-        )
+        raise BadArgument("name must be a reading of f: " + ", ".join(READINGS), got=name)
     shape = require_shape(linear() if shape is None else shape)
     rows = _require_group(rows)
     title = name if shape.name == "m" else f"{shape.name} of {name}"
@@ -82,10 +88,8 @@ def make_reading(
     if name == "accumulated_cached":
         if evicted_at is None:
             raise BadArgument(
-                "this reading needs the schedule of a cache",
-                where="evicted_at",
-                got="None",
-                expected="a step for each token",
+                f"evicted_at must be a step for each token: {name} needs a schedule",
+                got=None,
             )
         before[1:] = np.cumsum(_cached_rows(rows, evicted_at), axis=0)[:-1]
     return CachedReading(title, rows, before, shape)
@@ -121,10 +125,7 @@ def _require_group(rows: FloatArray) -> None:
     rows = np.asarray(rows)
     if rows.ndim not in (2, 3) or not rows.size:
         raise BadArgument(
-            "not attention rows",
-            where="rows",
-            got=f"shape {list(rows.shape)}",
-            expected="[T, T] or [G, T, T]",
+            "rows must have the shape [T, T] or [G, T, T]", got=f"shape {list(rows.shape)}"
         )
     group = rows[None] if rows.ndim == 2 else rows
     return np.stack([require_rows(head, "rows").astype(np.float64, copy=False) for head in group])

@@ -126,6 +126,13 @@ def refute(
     Notes
     -----
     Exhaustive: 2^n values, then O(n^2 2^n) (lattice: O(4^n)): a second at n = 12.
+
+    Examples
+    --------
+    >>> from h2o_theory.submodular import set_function
+    >>> print(refute(set_function(lambda chosen: len(chosen) ** 2, 3), "submodular"))
+    not submodular: two elements fails by 2 at X = {}, Y = {1}, j = 2: f(X) = 0, f(X + j) = 1, \
+    f(Y) = 1, f(Y + j) = 4
     """
     definition = _require_definition(property, definition)
     if function.size <= EXHAUSTIVE_SIZE:
@@ -162,13 +169,11 @@ def refute_declared(function: SetFunction, **options: Any) -> tuple[Refutation, 
 def _require_definition(property: str, definition: str | None) -> str:
     """The definition to search, or a named refusal."""
     if property not in DEFINITIONS:
-        raise BadArgument(
-            "no such property", where="property", got=property, expected=", ".join(DEFINITIONS)
-        )
+        raise BadArgument("property must be one of " + ", ".join(DEFINITIONS), got=property)
     forms = DEFINITIONS[property]
     if definition is not None and definition not in forms:
         raise BadArgument(
-            "no such definition", where="definition", got=definition, expected=", ".join(forms)
+            f"definition of {property} must be one of " + ", ".join(forms), got=definition
         )
     return definition or next(iter(forms))
 

@@ -47,16 +47,12 @@ def refute_dynamic(
     4^t values for the strong form, 3^t for the dynamic one.
     """
     if form not in ("strong", "dynamic", "monotone"):
-        raise BadArgument(
-            "no such form", where="form", got=form, expected="strong, dynamic, monotone"
-        )
+        raise BadArgument("form must be strong, dynamic or monotone", got=form)
     tokens = require_size(step + 1)
     if tokens > min(_MOST_TOKENS, function.tokens):
         raise BadArgument(
-            "too many tokens to try all subsets",
-            where="step",
+            f"step must be at most {min(_MOST_TOKENS, function.tokens) - 1} to try all subsets",
             got=step,
-            expected=f"at most {min(_MOST_TOKENS, function.tokens) - 1}",
         )
     evaluations = 0
     property = "monotone" if form == "monotone" else "submodular"

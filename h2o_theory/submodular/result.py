@@ -107,10 +107,5 @@ def require_cardinality(size: int, function: SetFunction) -> int:
     """k in 1 .. n."""
     size = require_integer(size, "size")
     if not 1 <= size <= function.size:
-        raise BadBudget(
-            "no such number of elements",
-            where="size",
-            got=size,
-            expected=f"1 to {function.size}",
-        )
+        raise BadBudget(f"size must be 1 to {function.size} elements", got=size)
     return size

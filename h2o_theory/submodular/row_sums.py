@@ -177,6 +177,12 @@ def row_sums(rows: ArrayLike, shape: Shape) -> RowSums:
     -----
     NP-hard to maximise already for h(m) = min(1, n m) and rows that sum to one, as it contains
     maximum coverage.
+
+    Examples
+    --------
+    >>> from h2o_theory.optimum import square_root
+    >>> float(row_sums([[0.25, 0.0], [0.25, 0.0]], square_root()).value([0]))
+    1.0
     """
     rows = require_weights(rows, 2, "rows")
     return RowSums(f"sum over rows of {require_shape(shape).name}", rows, shape)

@@ -23,10 +23,8 @@ def visible_sets(evicted_at: ArrayLike, tokens: int) -> NDArray[np.bool_]:
     usable = evicted_at.shape == (tokens,) and evicted_at.dtype.kind in "iu"
     if not usable or (evicted_at < position).any():
         raise BadArgument(
-            "not a schedule",
-            where="evicted_at",
+            f"evicted_at must be {tokens} integers, evicted_at[j] at least j",
             got=f"shape {list(evicted_at.shape)} of {evicted_at.dtype}",
-            expected=f"{tokens} integers, evicted_at[j] at least j",
         )
     return (position <= position[:, None]) & (position[:, None] <= evicted_at)
 
@@ -83,19 +81,17 @@ class Trajectory:
         if seen.max() > self.budget:
             t = self.first + 1 + int(seen.argmax())
             raise BadArgument(
-                "the schedule exceeds its budget",
+                f"the schedule must stay within its budget of {self.budget}",
                 where=f"evicted_at, row {t}",
                 got=f"{seen.max()} visible entries",
-                expected=f"at most {self.budget}",
             )
         later = self._evicted_at[(self._evicted_at > self.first)]
         leaving = np.bincount(later[later < len(self._evicted_at)])
         if leaving.size and leaving.max() > 1:
             raise BadArgument(
-                "the schedule evicts two entries in one step",
+                "the schedule must evict at most one entry in a step",
                 where=f"evicted_at, step {int(leaving.argmax())}",
                 got=leaving.max(),
-                expected="at most 1",
             )
 
 
@@ -112,9 +108,7 @@ def steps_with_a_choice(tokens: int, budget: int, prefill: int = 0) -> range:
     steps = range(max(budget - 2, prefill - 1, 0), tokens - 1)
     if budget < 2 or len(steps) < 2:
         raise BadBudget(
-            "there is no step to measure",
-            where="budget",
+            "budget must be at least 2 and leave two rows beyond it and the prefill to measure",
             got=f"budget {budget}, prefill {prefill}, {tokens} tokens",
-            expected="a budget of at least 2, and two rows beyond it and the prefill",
         )
     return steps

@@ -28,10 +28,7 @@ class _Callable(SetFunction):
         value = float(self._function(frozenset(members)))
         if not np.isfinite(value):
             raise BadArgument(
-                "a set function must be finite",
-                where=f"{self.name}({sorted(members)})",
-                got=value,
-                expected="a finite number",
+                "a set function must be finite", where=f"{self.name}({sorted(members)})", got=value
             )
         return value
 
@@ -68,9 +65,15 @@ def set_function(
     BadArgument
         ``function`` cannot be called or ``size`` is no positive integer; on evaluation, if a
         value is not finite.
+
+    Examples
+    --------
+    >>> f = set_function(lambda chosen: len(chosen) ** 0.5, 4, monotone=True, submodular=True)
+    >>> f.value([0, 1, 2, 3])
+    2.0
     """
     if not callable(function):
-        raise BadArgument("not a function", where="function", got=type(function).__name__)
+        raise BadArgument("function must be callable", got=type(function).__name__)
     size = require_size(size)
     properties = Properties(normalised, monotone, submodular or modular, modular)
     return _Callable(function, name, size, properties)

@@ -67,14 +67,18 @@ class CachedReading(FullReading):
         If Y has the newcomer, X = Y without it makes its share 1: the k-1 largest of what came
         before. If not, X = Y is best, and the share is :math:`g(m) = m / (m + a_{tt})`, m the mass
         of Y: concave, so each tangent turns the question into the k largest of other weights, and
-        bounds it from above.
+        bounds it from above. A tangent at a small m is steep, and its bound may exceed what any
+        shares can add up to: 1, over the query heads whose row has any mass at all. So the bound
+        is never above the k largest of what came before, and that.
         """
         before = self._weights[step, : step + 1]
         older = _largest(before[:step], size - 1)
         choices = [np.append(older, step)]
         own = self._rows[:, step, step]
         attention = self._rows[:, step, :step]
-        members, upper = _largest(before[:step], size), np.inf
+        members = _largest(before[:step], size)
+        shares = float((attention.sum(axis=1) + own > 0).mean())
+        upper = before[members].sum() + shares
         for _ in range(_TANGENTS):
             choices.append(members)
             mass = attention[:, members].sum(axis=1)
@@ -87,14 +91,14 @@ class CachedReading(FullReading):
             if set(following.tolist()) == set(members.tolist()):
                 break
             members = following
-        with_newcomer = before[older].sum() + before[step] + 1.0
+        with_newcomer = before[older].sum() + before[step] + shares
         upper = float(self.shape.value(np.array([max(upper, with_newcomer)]))[0])
         values = [self.value(choice[choice < step], step, choice) for choice in choices]
         at = int(np.argmax(values))
-        members = choices[at]
+        members, lower = choices[at], values[at]
         # Rounding must not part two bounds that are the same number.
-        upper = values[at] if upper <= values[at] * (1 + 1e-12) else upper
-        return Best(values[at], upper, members[members < step], members)
+        lower = upper if upper <= lower * (1 + 1e-12) else lower
+        return Best(lower, upper, members[members < step], members)
 
 
 def largest_excess(
@@ -123,10 +127,9 @@ def largest_excess(
     weighted = isinstance(approximate, FullReading) and isinstance(exact, FullReading)
     if not weighted or approximate.shape.name != exact.shape.name:
         raise BadArgument(
-            "the two readings cannot be compared for all sets",
-            where="approximate",
+            "approximate and exact must be two of row, row_cached, accumulated and "
+            "accumulated_cached, of one shape, to be compared for all sets",
             got=f"{approximate!r} for {exact!r}",
-            expected="two of row, row_cached, accumulated and accumulated_cached, of one shape",
         )
     over = approximate.weights(cache, step) - exact.weights(cache, step)
     over = np.maximum(over, 0.0)

@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from h2o_theory.engine import read_budget_matrix
+from h2o_theory.budgets import read_budget_matrix
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import make_policy
 

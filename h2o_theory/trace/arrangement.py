@@ -1,8 +1,12 @@
 """Which of a file's arrays is the attention of which layer."""
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import InvalidAttention
 from h2o_theory.trace.rows import ROW_SUM_TOLERANCE
 
@@ -32,10 +36,10 @@ class Matrix:
     """
 
     name: str
-    shape: tuple
+    shape: tuple[int, ...]
     dtype: str
-    load: object
-    pieces: object
+    load: Callable[[], np.ndarray]
+    pieces: Callable[[], Iterator[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -55,16 +59,16 @@ class Source:
         Yields ``(layer, array [B, H, T, T])`` in the order of ``layers``; bfloat16 as raw bits.
     """
 
-    layers: tuple
+    layers: tuple[int, ...]
     sequences: int
     tokens: int
-    q_heads: tuple
+    q_heads: tuple[int, ...]
     dtype: str
-    ignored: tuple
-    arrays: object
+    ignored: tuple[str, ...]
+    arrays: Callable[[], Iterator[tuple[int, np.ndarray]]]
 
 
-def arranged(path, matrices):
+def arranged(path: PathLike, matrices: list[Matrix]) -> Source:
     """Tell a stack of layers from one array per layer, and check that everything fits.
 
     Parameters

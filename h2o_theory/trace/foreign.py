@@ -1,8 +1,11 @@
 """Attention matrices that someone already has, brought into the form of a trace."""
 
+from collections.abc import Iterator, Sequence
 from operator import index
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from h2o_theory.errors import BadArgument, InvalidAttention
 from h2o_theory.trace.rows import ROW_SUM_TOLERANCE, largest_row_error, pack_rows
@@ -21,7 +24,7 @@ BLOCK_BYTES = 32 << 20
 """Rows of a layer looked at together take about this much in float64."""
 
 
-def attention_layers(attention):
+def attention_layers(attention: ArrayLike | Sequence[ArrayLike]) -> list[np.ndarray]:
     """Refuse attention that is not, per layer, a stack of causal, row-stochastic matrices.
 
     Parameters
@@ -94,7 +97,7 @@ def _one_sequence(array):
     return array
 
 
-def row_blocks(array):
+def row_blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield ``(start, rows)``: [H, T, T] in blocks [H, n, T] of bounded size, native byte order."""
     q_heads, tokens, _ = array.shape
     count = max(1, BLOCK_BYTES // (8 * q_heads * tokens))
@@ -103,7 +106,13 @@ def row_blocks(array):
         yield start, np.asarray(rows, dtype=rows.dtype.newbyteorder("="))
 
 
-def trace_of_rows(attention, kv_heads, values, layers, model):
+def trace_of_rows(
+    attention: ArrayLike | Sequence[ArrayLike],
+    kv_heads: int | Sequence[int] | None,
+    values: ArrayLike | None,
+    layers: Sequence[int] | None,
+    model: dict[str, Any],
+) -> tuple[TraceSpec, dict[str, np.ndarray]]:
     """Spec and tensors of a trace in memory; the parameters are those of ``from_attention``.
 
     Raises
@@ -138,7 +147,7 @@ def trace_of_rows(attention, kv_heads, values, layers, model):
     return spec, tensors
 
 
-def kv_heads_by_layer(q_heads, kv_heads):
+def kv_heads_by_layer(q_heads: Sequence[int], kv_heads: int | Sequence[int] | None) -> list[int]:
     """The number of kv_heads of each layer.
 
     Parameters
@@ -163,7 +172,7 @@ def kv_heads_by_layer(q_heads, kv_heads):
     return counts
 
 
-def per_layer(numbers, layers, where):
+def per_layer(numbers: int | Sequence[int], layers: int, where: str) -> list[int]:
     """A number for each of ``layers`` layers, from one for all or one for each.
 
     Raises
@@ -187,7 +196,17 @@ def per_layer(numbers, layers, where):
     return numbers
 
 
-def rows_spec(tokens, dtype, layers, q_heads, kv_heads, *, value_dim=0, sinks=False, **details):
+def rows_spec(
+    tokens: int,
+    dtype: str,
+    layers: Sequence[int],
+    q_heads: Sequence[int],
+    kv_heads: Sequence[int],
+    *,
+    value_dim: int = 0,
+    sinks: bool = False,
+    **details: Any,
+) -> TraceSpec:
     """The spec of a trace of packed rows; ``q_heads`` and ``kv_heads`` have a number per layer."""
     specs = [
         LayerSpec(layer, heads, count, 0, value_dim, 1.0, sinks=() if sinks else None)

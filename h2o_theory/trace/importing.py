@@ -1,9 +1,12 @@
 """Attention matrices in files, turned into traces without holding more than one layer."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from h2o_theory.annotations import PathLike, Progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.trace.foreign import kv_heads_by_layer, per_layer, row_blocks, rows_spec
 from h2o_theory.trace.rows import ROW_SUM_TOLERANCE, largest_row_error, pack_rows
@@ -32,13 +35,13 @@ class ImportReport:
         Arrays of the source that are no attention.
     """
 
-    paths: tuple
-    layers: tuple
+    paths: tuple[Path, ...]
+    layers: tuple[int, ...]
     tokens: int
     dtype: str
     worst_row_sum_error: float
     sinks: bool
-    ignored: tuple
+    ignored: tuple[str, ...]
 
     def __str__(self):
         kept = "kept as they are" + ("" if self.sinks else ", rescaled to sum to one when read")
@@ -51,17 +54,17 @@ class ImportReport:
 
 
 def import_attention(
-    source,
-    out,
+    source: PathLike,
+    out: PathLike,
     *,
-    kv_heads=None,
-    group=None,
-    name=None,
-    tokens=None,
-    sinks=False,
-    overwrite=False,
-    progress=None,
-):
+    kv_heads: int | Sequence[int] | None = None,
+    group: int | Sequence[int] | None = None,
+    name: str | None = None,
+    tokens: Any = None,
+    sinks: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ImportReport:
     """Turn attention matrices from a file into a trace, or several sequences into one each.
 
     Rows are checked (finite, causal, not negative, summing to one within
@@ -108,6 +111,17 @@ def import_attention(
     -----
     O(L B H T^2) time. ``.npy`` and safetensors files are mapped; of an ``.npz`` file one layer is
     in memory.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from h2o_theory import import_attention, open_trace
+    >>> rows = np.tril(np.ones((2, 4, 3, 3))) / [[1], [2], [3]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(folder + "/rows.npy", rows)
+    ...     report = import_attention(folder + "/rows.npy", folder + "/rows.trace", kv_heads=2)
+    ...     open_trace(report.paths[0]).layer(1).group
+    2
     """
     found = open_source(source)
     counts = kv_heads_by_layer(list(found.q_heads), _kv_heads(found, kv_heads, group))

@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from h2o_theory.errors import OutputExists
 
@@ -14,8 +16,8 @@ except ImportError:  # Windows: two processes recording to one place are not not
     fcntl = None
 
 __all__ = [
-    "ManifestWriter",
     "MANIFEST",
+    "ManifestWriter",
     "end_line",
     "listed",
     "parse_manifest",
@@ -26,7 +28,9 @@ __all__ = [
 MANIFEST = "manifest.jsonl"
 
 
-def segment_entry(index, data, layers, start, stop):
+def segment_entry(
+    index: int, data: bytes, layers: Sequence[int], start: int, stop: int
+) -> dict[str, Any]:
     """What the manifest says about the segment with bytes ``data``, number ``index``."""
     return {
         "kind": "segment",
@@ -39,12 +43,12 @@ def segment_entry(index, data, layers, start, stop):
     }
 
 
-def to_line(entry):
+def to_line(entry: dict[str, Any]) -> bytes:
     """One line of the manifest, as bytes."""
     return (json.dumps(entry, sort_keys=True) + "\n").encode()
 
 
-def end_line(entries, spec_text):
+def end_line(entries: list[dict[str, Any]], spec_text: str) -> dict[str, Any]:
     """The last line: it vouches for the lines before it and for ``spec.json``."""
     return {
         "kind": "end",
@@ -54,7 +58,7 @@ def end_line(entries, spec_text):
     }
 
 
-def parse_manifest(data):
+def parse_manifest(data: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Entries and last line of a finished manifest.
 
     Raises
@@ -75,7 +79,7 @@ def parse_manifest(data):
     return entries, end
 
 
-def listed(data):
+def listed(data: bytes) -> list[tuple[dict[str, Any], int]]:
     """The segments that an unfinished manifest lists: pairs (entry, offset of its line's end).
 
     Reading stops at the first line that is not a whole segment line: what was being appended.
@@ -123,7 +127,7 @@ class ManifestWriter:
         If another process holds the lock.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self._folder, self.entries, self._end = folder, [], 0
         self._file = open(folder / MANIFEST, "a+b")
         try:
@@ -139,11 +143,11 @@ class ManifestWriter:
         self._file.seek(0)
         self._expected = deque(listed(self._file.read()))
 
-    def close(self):
+    def close(self) -> None:
         """Drop the lock; the file stays as it is."""
         self._file.close()
 
-    def discard_unlisted(self):
+    def discard_unlisted(self) -> None:
         """Cut a half-appended line, and delete every file that no line lists."""
         self._cut(self._expected[-1][1] if self._expected else 0)
         known = {entry["file"] for entry, _ in self._expected} | {MANIFEST, "spec.json"}
@@ -151,16 +155,16 @@ class ManifestWriter:
             if file.name not in known:
                 file.unlink()
 
-    def expects(self, entry):
+    def expects(self, entry: dict[str, Any]) -> bool:
         """Whether this very segment comes next among those that are already there."""
         return bool(self._expected) and self._expected[0][0] == entry
 
-    def keep(self):
+    def keep(self) -> None:
         """Take the expected segment as written."""
         entry, self._end = self._expected.popleft()
         self.entries.append(entry)
 
-    def drop_expected(self):
+    def drop_expected(self) -> None:
         """Forget the segments that are still expected: first their lines, then their files."""
         if not self._expected:
             return
@@ -169,7 +173,7 @@ class ManifestWriter:
             (self._folder / entry["file"]).unlink(missing_ok=True)
         self._expected.clear()
 
-    def append(self, entry):
+    def append(self, entry: dict[str, Any]) -> None:
         """Add one line, on disk when this returns."""
         line = to_line(entry)
         try:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import OutputExists, UnfinishedTrace
 from h2o_theory.trace.durable import named_errors
 from h2o_theory.trace.manifest import MANIFEST, ManifestWriter, listed
@@ -12,19 +13,19 @@ __all__ = ["holds_sequences", "is_unfinished", "refusal", "require_free", "unfin
 ENDING = ".unfinished"
 
 
-def unfinished_folder(out):
+def unfinished_folder(out: PathLike) -> Path:
     """Where a trace grows until it is complete: ``<out>.unfinished``, beside its place."""
     out = Path(out)
     return out.parent / (out.name + ENDING)
 
 
-def is_unfinished(folder):
+def is_unfinished(folder: Path) -> bool:
     """Whether a folder holds a recording that has not been completed."""
     status = _plan(folder)["status"]
     return status == "recording" or (folder.name.endswith(ENDING) and status != "complete")
 
 
-def refusal(folder):
+def refusal(folder: Path) -> UnfinishedTrace:
     """The error for such a folder: how far the recording got, and how to go on."""
     if not is_unfinished(folder):
         return UnfinishedTrace(
@@ -65,7 +66,7 @@ def _plan(folder):
         return {"status": None, "tokens": None, "layers": []}
 
 
-def require_free(out, *, overwrite=False, resume=False):
+def require_free(out: PathLike, *, overwrite: bool = False, resume: bool = False) -> None:
     """Refuse a place that is taken; nothing is changed.
 
     Parameters
@@ -104,7 +105,7 @@ def require_free(out, *, overwrite=False, resume=False):
             raise refusal(unfinished)
 
 
-def holds_sequences(out):
+def holds_sequences(out: PathLike) -> bool:
     """Whether a folder is that of several traces ``000000``, ``000001``, ..., finished or not."""
     out = Path(out)
     return out.is_dir() and not (out / MANIFEST).is_file() and any(out.glob(6 * "[0-9]" + "*"))

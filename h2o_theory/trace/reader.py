@@ -1,9 +1,15 @@
 """Reading a trace: any row of any kv_head on demand, O(T d) memory, nothing loaded up front."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from h2o_theory.annotations import FloatArray, PathLike
 from h2o_theory.attention import attention_rows
 from h2o_theory.errors import BadArgument, OutOfRange
 from h2o_theory.trace.foreign import trace_of_rows
@@ -13,13 +19,16 @@ from h2o_theory.trace.store import MemoryStore, SegmentStore
 from h2o_theory.trace.summary import ranges, summarise
 from h2o_theory.trace.writer import TraceWriter
 
+if TYPE_CHECKING:
+    from h2o_theory.trace.spec import LayerSpec
+
 __all__ = ["BLOCK_ROWS", "Trace", "open_trace"]
 
 BLOCK_ROWS = 256
 """Rows per block when streaming: the memory of a block is 8 x G x 256 x T bytes."""
 
 
-def open_trace(path):
+def open_trace(path: PathLike) -> Trace:
     """Open a trace folder for reading.
 
     Parameters
@@ -40,6 +49,15 @@ def open_trace(path):
     CorruptTrace
         If a file is missing, truncated or altered, or the manifest is incomplete. A segment's
         checksum is verified when it is first read.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from h2o_theory import Trace, open_trace
+    >>> made = Trace.from_attention(np.tril(np.ones((1, 2, 3, 3))) / [[1], [2], [3]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     open_trace(made.save(folder + "/thirds.trace")).layers
+    (0,)
     """
     store = SegmentStore(path)
     spec = TraceSpec.from_json(store.spec_text, Path(path) / "spec.json")
@@ -56,9 +74,20 @@ class Trace:
     ----------
     spec : TraceSpec
     name : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from h2o_theory import Trace
+    >>> rows = np.tril(np.ones((1, 2, 3, 3))) / [[1], [2], [3]]  # one layer, two heads, T = 3
+    >>> trace = Trace.from_attention(rows, kv_heads=1)
+    >>> trace.rows(layer=0, kv_head=0).shape
+    (2, 3, 3)
+    >>> trace.rows(0, 0)[1, 1].tolist()
+    [0.5, 0.5, 0.0]
     """
 
-    def __init__(self, spec, store, name):
+    def __init__(self, spec: TraceSpec, store: SegmentStore | MemoryStore, name: str) -> None:
         self.spec, self.name, self._store = spec, name, store
         self._layers = {layer.layer: layer for layer in spec.layers}
 
@@ -70,21 +99,21 @@ class Trace:
         )
 
     @property
-    def tokens(self):
+    def tokens(self) -> int:
         """Length T of the sequence."""
         return self.spec.tokens
 
     @property
-    def layers(self):
+    def layers(self) -> tuple[int, ...]:
         """The recorded layer numbers, ascending."""
         return tuple(sorted(self._layers))
 
     @property
-    def trace_id(self):
+    def trace_id(self) -> str:
         """The first 12 hex digits of a hash of the recorded values."""
         return self._store.content_hash()[:12]
 
-    def layer(self, layer):
+    def layer(self, layer: int) -> LayerSpec:
         """The :class:`LayerSpec` of a recorded layer; raises OutOfRange otherwise."""
         if layer not in self._layers:
             raise OutOfRange(
@@ -95,24 +124,24 @@ class Trace:
             )
         return self._layers[layer]
 
-    def kv_heads(self, layer):
+    def kv_heads(self, layer: int) -> tuple[int, ...]:
         """The recorded kv_heads of a layer by the model's own numbers, ascending."""
         return tuple(sorted(self.layer(layer).kv_head_ids))
 
-    def has_values(self, layer):
+    def has_values(self, layer: int) -> bool:
         """Whether the layer's values V were recorded, so that output errors can be computed."""
         return "v" in self._store.names(layer)
 
-    def tensor(self, layer, kind):
+    def tensor(self, layer: int, kind: str) -> np.ndarray:
         """A whole stored tensor, all heads; kind is one of ``q, k, v, p, lo, hi``."""
         heads = None if kind in ("lo", "hi") else slice(None)
         return self._store.read(layer, kind, heads, 0, self.tokens)
 
-    def parts(self):
+    def parts(self) -> Iterator[tuple[str, Sequence[int], int, int, dict[str, Any]]]:
         """Segments as (label, layers, start, stop, {tensor: (shape, dtype)}); nothing is read."""
         return self._store.parts()
 
-    def verify_segments(self):
+    def verify_segments(self) -> int:
         """Verify every segment's checksum now; returns how many there are (0 in memory)."""
         return self._store.verify_all()
 
@@ -129,17 +158,21 @@ class Trace:
         place = spec.kv_head_ids.index(kv_head)
         return spec, slice(place, place + 1), slice(place * spec.group, (place + 1) * spec.group)
 
-    def queries(self, layer, kv_head, start=0, stop=None):
+    def queries(
+        self, layer: int, kv_head: int, start: int = 0, stop: int | None = None
+    ) -> np.ndarray:
         """Queries [G, n, head_dim] of the kv_head's group, after rotary embedding."""
         _, _, q_heads = self._head(layer, kv_head)
         return self._store.read(layer, "q", q_heads, start, self._stop(stop))
 
-    def keys(self, layer, kv_head, start=0, stop=None):
+    def keys(self, layer: int, kv_head: int, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Keys [n, head_dim], after rotary embedding."""
         _, head, _ = self._head(layer, kv_head)
         return self._store.read(layer, "k", head, start, self._stop(stop))[0]
 
-    def values(self, layer, kv_head, start=0, stop=None):
+    def values(
+        self, layer: int, kv_head: int, start: int = 0, stop: int | None = None
+    ) -> np.ndarray:
         """Values [n, value_dim]; raises BadArgument if the trace does not hold them."""
         _, head, _ = self._head(layer, kv_head)
         if not self.has_values(layer):
@@ -153,7 +186,7 @@ class Trace:
     def _stop(self, stop):
         return self.tokens if stop is None else stop
 
-    def rows(self, layer, kv_head, start=0, stop=None):
+    def rows(self, layer: int, kv_head: int, start: int = 0, stop: int | None = None) -> FloatArray:
         """Attention rows ``start .. stop`` of the query heads that share a kv_head.
 
         Returns
@@ -194,7 +227,9 @@ class Trace:
             None if spec.sinks is None else spec.sinks[q_heads],
         )
 
-    def stored_rows(self, layer, kv_head, start=0, stop=None):
+    def stored_rows(
+        self, layer: int, kv_head: int, start: int = 0, stop: int | None = None
+    ) -> FloatArray:
         """Rows of a trace of attention matrices as they are stored, not rescaled; float64.
 
         Shape and errors are those of :meth:`rows`; BadArgument if the trace holds Q and K.
@@ -205,15 +240,24 @@ class Trace:
         packed = self._store.read(layer, "p", q_heads, start, stop)
         return unpack_rows(packed, start, stop, self.tokens)
 
-    def blocks(self, layer, kv_head, block_rows=BLOCK_ROWS):
+    def blocks(
+        self, layer: int, kv_head: int, block_rows: int = BLOCK_ROWS
+    ) -> Iterator[tuple[int, FloatArray]]:
         """Yield ``(start, rows)`` for consecutive blocks of rows, O(block_rows x T) memory."""
         for start in range(0, self.tokens, block_rows):
             yield start, self.rows(layer, kv_head, start, min(start + block_rows, self.tokens))
 
     @classmethod
     def from_attention(
-        cls, attention, *, kv_heads=None, values=None, layers=None, name="attention", model=None
-    ):
+        cls,
+        attention: ArrayLike | Sequence[ArrayLike],
+        *,
+        kv_heads: int | Sequence[int] | None = None,
+        values: ArrayLike | None = None,
+        layers: Sequence[int] | None = None,
+        name: str = "attention",
+        model: dict[str, Any] | None = None,
+    ) -> Self:
         """A trace from attention matrices that someone already has.
 
         Parameters
@@ -244,7 +288,7 @@ class Trace:
         numbers = [layer.layer for layer in spec.layers]
         return cls(spec, MemoryStore(tensors, numbers, spec.tokens), name)
 
-    def save(self, path, *, overwrite=False):
+    def save(self, path: PathLike, *, overwrite: bool = False) -> Path:
         """Write to a folder, one segment a layer, beside and renamed; returns the path."""
         with TraceWriter(path, plan=self.spec, overwrite=overwrite) as writer:
             for layer in self.layers:
@@ -260,6 +304,6 @@ class Trace:
                 )
             return writer.commit(self.spec)
 
-    def info(self):
+    def info(self) -> dict[str, Any]:
         """A flat dictionary of what the trace holds, in the order a person would read it."""
         return summarise(self)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from h2o_theory.annotations import FloatArray
 from h2o_theory.errors import InvalidAttention
 
 __all__ = [
@@ -14,18 +15,18 @@ __all__ = [
 ]
 
 
-def packed_range(start, stop):
+def packed_range(start: int, stop: int) -> tuple[int, int]:
     """Offsets of rows ``start .. stop`` in a packed lower triangle."""
     return start * (start + 1) // 2, stop * (stop + 1) // 2
 
 
-def pack_rows(rows, start):
+def pack_rows(rows: np.ndarray, start: int) -> np.ndarray:
     """Rows [H, n, T], the first of which is row ``start``, as [H, entries]; dtype kept."""
     causal = np.arange(rows.shape[2]) <= start + np.arange(rows.shape[1])[:, None]
     return rows[:, causal]
 
 
-def unpack_rows(packed, start, stop, tokens):
+def unpack_rows(packed: np.ndarray, start: int, stop: int, tokens: int) -> FloatArray:
     """The inverse of :func:`pack_rows`: float64 rows [H, stop - start, T]."""
     rows = np.zeros((packed.shape[0], stop - start, tokens))
     causal = np.arange(tokens) <= np.arange(start, stop)[:, None]
@@ -42,12 +43,14 @@ vanish. The rest is for engines that add and divide in the dtype itself.
 """
 
 
-def row_sum_error(sums, sinks=False):
+def row_sum_error(sums: FloatArray, sinks: bool = False) -> FloatArray:
     """Distance of row sums from one; with attention sinks only what exceeds one is an error."""
     return np.maximum(sums - 1, 0) if sinks else np.abs(sums - 1)
 
 
-def largest_row_error(rows, start, *, layer, dtype, sinks=False):
+def largest_row_error(
+    rows: np.ndarray, start: int, *, layer: int, dtype: str, sinks: bool = False
+) -> float:
     """Refuse attention rows that are not causal probabilities.
 
     Parameters

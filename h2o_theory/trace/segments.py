@@ -3,11 +3,14 @@
 import hashlib
 import json
 import struct
+from collections.abc import Mapping
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import safetensors
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import CorruptTrace
 
 __all__ = ["DTYPE_NAMES", "STORAGE_DTYPES", "map_tensors", "segment_bytes", "sha256_of", "to_float"]
@@ -32,7 +35,7 @@ DTYPE_NAMES = {
 """What a trace's spec calls them."""
 
 
-def segment_bytes(tensors, dtypes):
+def segment_bytes(tensors: Mapping[str, np.ndarray], dtypes: Mapping[str, str]) -> bytes:
     """Named arrays as the bytes of a safetensors file.
 
     numpy has no bfloat16: such a tensor comes as uint16 bits with ``dtypes[name] = "bfloat16"``.
@@ -51,7 +54,7 @@ def segment_bytes(tensors, dtypes):
     return safetensors.serialize(payload, None)
 
 
-def sha256_of(path):
+def sha256_of(path: PathLike) -> str:
     """Hexadecimal SHA-256 of a file, read in pieces of 1 MiB."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
@@ -60,7 +63,7 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def map_tensors(path):
+def map_tensors(path: Path) -> dict[str, tuple[np.ndarray, str]]:
     """Memory-mapped views ``{name: (array, safetensors dtype)}`` of a segment, nothing read yet.
 
     Raises
@@ -97,7 +100,7 @@ def map_tensors(path):
         ) from None
 
 
-def to_float(array, dtype):
+def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
     """A stored tensor in a dtype numpy can compute with (bfloat16 becomes float32)."""
     if dtype != "BF16":
         return np.asarray(array)

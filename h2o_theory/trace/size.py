@@ -1,8 +1,10 @@
 """How large a trace will be, known before it is recorded, and whether it fits on the disk."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import BadArgument, CannotWrite
 from h2o_theory.trace.spec import TraceSpec
 
@@ -14,7 +16,7 @@ DISK_MARGIN = 64 << 20
 """Bytes that a recording leaves free, for everything else that writes to the disk."""
 
 
-def predict_bytes(spec):
+def predict_bytes(spec: TraceSpec) -> int:
     r"""Bytes of all tensors of a trace, exact, from its spec alone.
 
     .. math:: \sum_{\text{layers}} T \left( b \, (H_q d + H_{kv} d + H_{kv} d_v) + 8 \right)
@@ -47,13 +49,13 @@ def predict_bytes(spec):
     return total if spec.content == "qkv" else total + packed_bytes(spec)
 
 
-def packed_bytes(spec):
+def packed_bytes(spec: TraceSpec) -> int:
     """Bytes that the same rows take as packed lower triangles, in the trace's dtype."""
     triangle = spec.tokens * (spec.tokens + 1) // 2
     return ITEM_BYTES[spec.dtype] * triangle * sum(layer.q_heads for layer in spec.layers)
 
 
-def header_allowance(spec):
+def header_allowance(spec: TraceSpec) -> int:
     """Upper bound on what files hold besides tensors: headers, manifest, token ids and strings.
 
     64 KiB, 2 KiB per layer, 40 bytes per token, and one hundredth of the tensors.
@@ -61,7 +63,7 @@ def header_allowance(spec):
     return (64 << 10) + (2 << 10) * len(spec.layers) + 40 * spec.tokens + predict_bytes(spec) // 100
 
 
-def require_room(path, specs, present=0):
+def require_room(path: PathLike, specs: TraceSpec | Sequence[TraceSpec], present: int = 0) -> None:
     """Refuse recordings that would not fit on the disk of ``path`` together.
 
     Parameters

@@ -4,11 +4,13 @@ import zipfile
 import zlib
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import CorruptTrace, InvalidAttention
-from h2o_theory.trace.arrangement import Matrix, arranged
+from h2o_theory.trace.arrangement import Matrix, Source, arranged
 from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors
 
 __all__ = ["open_npz", "open_source"]
@@ -23,7 +25,7 @@ CONVERT = (
 )
 
 
-def open_source(path):
+def open_source(path: PathLike) -> Source:
     """Open a file or folder of attention matrices.
 
     Parameters
@@ -107,7 +109,7 @@ def _mapped(name, array, dtype):
     return Matrix(name, array.shape, dtype, lambda: array, lambda: iter(array))
 
 
-def open_npz(path):
+def open_npz(path: PathLike) -> list[tuple[Any, ...]]:
     """Describe the arrays of an ``.npz`` file, compressed or not.
 
     Returns

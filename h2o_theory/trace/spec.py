@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
 
 from h2o_theory.errors import BadArgument, CorruptTrace
 
@@ -44,8 +45,8 @@ class LayerSpec:
     scaling: float
     softcap: float | None = None
     sliding_window: int | None = None
-    sinks: tuple | None = None
-    kv_head_ids: tuple | None = None
+    sinks: tuple[float, ...] | None = None
+    kv_head_ids: tuple[int, ...] | None = None
 
     def __post_init__(self):
         ids = range(self.kv_heads) if self.kv_head_ids is None else self.kv_head_ids
@@ -63,7 +64,7 @@ class LayerSpec:
         raise BadArgument(what, where=f"layer {self.layer}", got=got, expected=expected)
 
     @property
-    def group(self):
+    def group(self) -> int:
         """Query heads per kv_head (1 without grouped-query attention)."""
         return self.q_heads // self.kv_heads
 
@@ -97,29 +98,29 @@ class TraceSpec:
     """
 
     tokens: int | None
-    layers: tuple
+    layers: tuple[LayerSpec, ...]
     content: str = "qkv"
     dtype: str = "float32"
-    model: dict = field(default_factory=dict)
-    token_ids: tuple | None = None
-    token_strings: tuple | None = None
-    text: dict = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    token_ids: tuple[int, ...] | None = None
+    token_strings: tuple[str, ...] | None = None
+    text: dict[str, Any] = field(default_factory=dict)
     prompt_length: int | None = None
-    generation: dict = field(default_factory=dict)
-    versions: dict = field(default_factory=dict)
+    generation: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, Any] = field(default_factory=dict)
     status: str = "complete"
     schema: int = SCHEMA
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         """The spec as plain dictionaries and tuples."""
         return asdict(self)
 
-    def to_json(self):
+    def to_json(self) -> str:
         """The spec as text, in a fixed order, with token ids on one line each key."""
         return json.dumps(self.as_dict(), sort_keys=True) + "\n"
 
     @classmethod
-    def from_json(cls, text, where):
+    def from_json(cls, text: str, where: object) -> Self:
         """Parse ``spec.json``; raises CorruptTrace with the path ``where`` if it makes no sense."""
         try:
             raw = json.loads(text)

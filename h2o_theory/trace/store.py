@@ -1,10 +1,13 @@
 """The tensors of a trace: segments on disk, checked and mapped, or arrays in memory."""
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import CorruptTrace, TraceNotFound
 from h2o_theory.trace.manifest import MANIFEST, parse_manifest
 from h2o_theory.trace.places import is_unfinished, refusal, unfinished_folder
@@ -25,7 +28,7 @@ class SegmentStore:
     TraceNotFound, UnfinishedTrace, CorruptTrace
     """
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         pending = self.path if self.path.is_dir() else unfinished_folder(self.path)
         if pending.is_dir() and (pending != self.path or is_unfinished(pending)):
@@ -90,7 +93,7 @@ class SegmentStore:
                 "a segment was truncated or extended", f"{size} bytes", entry["bytes"], path
             )
 
-    def verify(self, entry):
+    def verify(self, entry: dict[str, Any]) -> None:
         """Compare a segment's bytes with the manifest's checksum; raises CorruptTrace."""
         path = self.path / entry["file"]
         found = sha256_of(path)
@@ -99,7 +102,7 @@ class SegmentStore:
                 "a segment was altered", f"sha256 {found[:12]}", entry["sha256"][:12], path
             )
 
-    def verify_all(self):
+    def verify_all(self) -> int:
         """Verify every segment; returns how many there are."""
         for entry in self.entries:
             self.verify(entry)
@@ -111,7 +114,7 @@ class SegmentStore:
             self._views[entry["file"]] = map_tensors(self.path / entry["file"])
         return self._views[entry["file"]]
 
-    def segments(self, layer):
+    def segments(self, layer: int) -> list[dict[str, Any]]:
         """Manifest entries of a layer in token order, without a gap or an overlap between them."""
         if layer not in self._segments:
             self._segments[layer] = self._ordered(layer)
@@ -131,26 +134,26 @@ class SegmentStore:
             raise self._corrupt("a layer has no segment", f"layer {layer}", "one or more")
         return entries
 
-    def require(self, layers, tokens):
+    def require(self, layers: Sequence[int], tokens: int) -> None:
         """Raise CorruptTrace unless the segments hold every layer from token 0 to ``tokens``."""
         for layer in layers:
             reached = self.segments(layer)[-1]["stop"]
             if reached != tokens:
                 raise self._corrupt(f"layer {layer} ends early or late", reached, tokens)
 
-    def parts(self):
+    def parts(self) -> Iterator[tuple[str, Sequence[int], int, int, dict[str, Any]]]:
         """Segments as (file, layers, start, stop, {tensor: (shape, dtype)}), headers only."""
         for entry in self.entries:
             views = self._tensors(entry).items()
             found = {name: (view.shape, DTYPE_NAMES[dtype]) for name, (view, dtype) in views}
             yield entry["file"], entry["layers"], entry["start"], entry["stop"], found
 
-    def names(self, layer):
+    def names(self, layer: int) -> set[str]:
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
         views = self._tensors(self.segments(layer)[0])
         return {name.split(".")[1] for name in views if name.split(".")[0] == str(layer)}
 
-    def read(self, layer, kind, heads, start, stop):
+    def read(self, layer: int, kind: str, heads: slice | None, start: int, stop: int) -> np.ndarray:
         """Tokens ``start .. stop`` of ``heads``, joined across segments; floats as numpy has them.
 
         A single segment of a dtype numpy knows is handed out as a mapped view, not a copy.
@@ -180,7 +183,7 @@ class SegmentStore:
                 "a tensor is missing", name, "as the spec declares", self.path / entry["file"]
             ) from None
 
-    def content_hash(self):
+    def content_hash(self) -> str:
         """SHA-256 over the segments' checksums, which change with any recorded value."""
         return hashlib.sha256(
             "".join(entry["sha256"] for entry in self.entries).encode()
@@ -190,30 +193,30 @@ class SegmentStore:
 class MemoryStore:
     """Tensors held in memory, named as in a segment, for traces made from arrays."""
 
-    def __init__(self, tensors, layers, tokens):
+    def __init__(self, tensors: dict[str, np.ndarray], layers: Sequence[int], tokens: int) -> None:
         self._tensors, self._layers, self._tokens = tensors, layers, tokens
 
-    def names(self, layer):
+    def names(self, layer: int) -> set[str]:
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
         return {name.split(".")[1] for name in self._tensors if name.split(".")[0] == str(layer)}
 
-    def read(self, layer, kind, heads, start, stop):
+    def read(self, layer: int, kind: str, heads: slice | None, start: int, stop: int) -> np.ndarray:
         """Tokens ``start .. stop`` of ``heads`` (a slice, or None for a tensor without heads)."""
         tensor = self._tensors[f"{layer}.{kind}"]
         if kind == "p":
             start, stop = packed_range(start, stop)
         return tensor[start:stop] if heads is None else tensor[heads, start:stop]
 
-    def parts(self):
+    def parts(self) -> Iterator[tuple[str, Sequence[int], int, int, dict[str, Any]]]:
         """One part: everything, see :meth:`SegmentStore.parts`."""
         found = {name: (array.shape, array.dtype.name) for name, array in self._tensors.items()}
         yield "memory", self._layers, 0, self._tokens, found
 
-    def verify_all(self):
+    def verify_all(self) -> int:
         """There are no files to verify."""
         return 0
 
-    def content_hash(self):
+    def content_hash(self) -> str:
         """SHA-256 over names, shapes and bytes."""
         digest = hashlib.sha256()
         for name in sorted(self._tensors):

@@ -1,11 +1,19 @@
 """What a trace holds, said in a few lines."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from h2o_theory.trace.size import packed_bytes, predict_bytes
+
+if TYPE_CHECKING:
+    from h2o_theory.trace.reader import Trace
 
 __all__ = ["ranges", "summarise"]
 
 
-def summarise(trace):
+def summarise(trace: Trace) -> dict[str, Any]:
     """A flat dictionary for :meth:`Trace.info`.
 
     Where layers differ, a value is text that says which layers have it. Sizes are those of the
@@ -67,7 +75,7 @@ def _generation(spec):
     return spec.generation.get("method", "not stated" if generated else "none")
 
 
-def ranges(numbers):
+def ranges(numbers: Iterable[int]) -> str:
     """``0-3, 7`` for 0, 1, 2, 3, 7."""
     runs = []
     for number in numbers:

@@ -1,12 +1,19 @@
 """A whole trace read and checked on request."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from h2o_theory.annotations import Progress
 from h2o_theory.errors import CorruptTrace, InvalidAttention
 from h2o_theory.trace.reader import BLOCK_ROWS
 from h2o_theory.trace.rows import largest_row_error, packed_range, row_sum_error
+
+if TYPE_CHECKING:
+    from h2o_theory.trace.reader import Trace
 
 __all__ = ["ValidationReport", "validate"]
 
@@ -33,7 +40,7 @@ class ValidationReport:
     worst_row_sum_error: float
 
 
-def validate(trace, progress=None):
+def validate(trace: Trace, progress: Progress | None = None) -> ValidationReport:
     """Read a whole trace and check checksums, tensors, gaps, finite values and row sums.
 
     Parameters
@@ -53,6 +60,13 @@ def validate(trace, progress=None):
     Notes
     -----
     O(L H T^2) time, one block of rows in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from h2o_theory import Trace, validate
+    >>> validate(Trace.from_attention(np.eye(3).reshape(1, 1, 3, 3))).rows
+    3
     """
     segments = trace.verify_segments()
     _require_spec(trace)

@@ -1,9 +1,13 @@
 """Writing a trace: segments into an unfinished folder beside the target, renamed at the end."""
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from h2o_theory.annotations import PathLike
 from h2o_theory.errors import CannotWrite, OutputExists
 from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
 from h2o_theory.trace.manifest import ManifestWriter, end_line, segment_entry
@@ -63,7 +67,14 @@ class TraceWriter:
         If the plan does not fit on the disk, or the parent folder cannot be written.
     """
 
-    def __init__(self, out, *, plan=None, overwrite=False, resume=False):
+    def __init__(
+        self,
+        out: PathLike,
+        *,
+        plan: TraceSpec | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+    ) -> None:
         self.out, self.kept = Path(out), 0
         self._folder, self._overwrite = unfinished_folder(out), overwrite
         self._made, self._committed = [], False
@@ -108,7 +119,15 @@ class TraceWriter:
         else:
             self.abort()
 
-    def add_segment(self, tensors, *, start, stop, layers, dtypes=None):
+    def add_segment(
+        self,
+        tensors: Mapping[str, np.ndarray],
+        *,
+        start: int,
+        stop: int,
+        layers: Sequence[int],
+        dtypes: Mapping[str, str] | None = None,
+    ) -> None:
         """Append rows ``start .. stop`` of some layers.
 
         Parameters
@@ -140,7 +159,7 @@ class TraceWriter:
             write_durably(path, data)
             self._manifest.append(entry)
 
-    def commit(self, spec):
+    def commit(self, spec: TraceSpec) -> Path:
         """Write ``spec.json`` and seal the manifest, then rename the folder to ``out``.
 
         Returns
@@ -174,7 +193,7 @@ class TraceWriter:
         sync_folder(self.out.parent)
         shutil.rmtree(replaced, ignore_errors=True)
 
-    def abort(self):
+    def abort(self) -> None:
         """Remove the unfinished folder and the parents made for it; nothing after a commit."""
         if self._committed:
             return

@@ -4,11 +4,12 @@ from dataclasses import fields
 
 import pandas as pd
 
+from h2o_theory.budgets import resolve_even
 from h2o_theory.engine import schedules
 from h2o_theory.engine.arguments import checked_prefill, chosen_heads, thread_count
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.policies import parse_budgets, parse_policies
+from h2o_theory.policies import parse_policies
 from h2o_theory.transforms.base import FULL_BITS
 from h2o_theory.transforms.exact import Exact
 from h2o_theory.transforms.output import output_error
@@ -102,7 +103,7 @@ def replay_transforms(
     checked_prefill(prefill, trace.tokens)
     threads, heads = thread_count(workers), chosen_heads(trace, layers, kv_heads)
     _require_tensors(trace, heads)
-    asked = {budget.text: budget.resolve(trace.tokens) for budget in parse_budgets(budgets)}
+    asked = resolve_even(budgets, trace.tokens)
     jobs = _jobs(trace, policies, transforms, asked, heads)
     records, last = [], None
     exact = TransformedTrace(trace, Exact(), prefill)

@@ -135,7 +135,7 @@ def test_tail_integral_agrees_with_mpmath(a, b):
 
 def test_too_few_values_are_refused():
     for values in (np.arange(1.0, 50), np.full(500, 2.0), np.zeros(100)):
-        with pytest.raises(NotEnoughData, match="not enough data"):
+        with pytest.raises(NotEnoughData, match="needs (at least|values)"):
             statistics.fit_power_law(values)
     with pytest.raises(BadArgument, match="finite"):
         statistics.fit_power_law([1.0, np.nan])
@@ -175,9 +175,9 @@ def test_what_a_control_explains_is_removed():
 def test_undefined_correlations_are_refused():
     x = np.arange(30.0)
     for arguments in ((x, np.ones(30)), (x[:10], x[:10])):
-        with pytest.raises(NotEnoughData, match="not enough data"):
+        with pytest.raises(NotEnoughData, match="needs (at least|values)"):
             statistics.spearman(*arguments)
-    with pytest.raises(NotEnoughData, match="not enough data"):
+    with pytest.raises(NotEnoughData, match="needs (at least|values)"):
         statistics.partial_spearman(x, x[::-1], [x])
 
 
@@ -193,7 +193,7 @@ def test_block_intervals():
     assert alike.high - alike.low > 3 * (ratio.high - ratio.low)
     draw = next(statistics.block_draws(100, 1, first=4))
     assert draw.min() >= 4 and draw.max() < 100
-    with pytest.raises(NotEnoughData, match="too short"):
+    with pytest.raises(NotEnoughData, match="at least 64 positions"):
         statistics.ratio_interval(numerator[:20], denominator[:20])
 
 

@@ -78,6 +78,46 @@ def test_the_bounds_on_the_best_value_of_cached_readings_are_close():
     assert max(gaps) < 1e-3, (open_cases, max(gaps))
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("name", ["row_cached", "accumulated_cached"])
+def test_a_cached_reading_is_never_worth_more_than_its_shares(name, scale):
+    """Tangents are steep where a row gives little to what is held; shares add up to 1 at most."""
+    rng = np.random.default_rng(11)
+    for _ in range(40):
+        rows = np.tril(rng.random((2, 12, 12)) ** 8)
+        rows[:, np.arange(12), np.arange(12)] *= scale
+        rows[:, rng.random(12) < 0.2] = 0.0
+        evicted_at = schedule(rng, 12, 5)
+        reading = sm.make_reading(name, rows, evicted_at=evicted_at)
+        for step in range(3, 12):
+            found = reading.best(step, 4)
+            earlier = reading.at((), step).value(range(step)) if name != "row_cached" else 0.0
+            assert found.lower <= found.upper <= earlier + 1.0 + 1e-9
+            if name == "row_cached" and (rows[:, step, step] > 0).all():
+                assert found.lower == found.upper == 1.0
+
+
+def test_the_best_of_a_cached_row_does_not_change_from_step_to_step():
+    rng = np.random.default_rng(5)
+    rows = attention(rng, 30, 3)
+    rows[:, np.arange(1, 30), np.arange(1, 30)] *= 1e-3
+    found = sm.measure_conditions(sm.make_reading("row_cached", rows), schedule(rng, 30, 8), 8)
+    assert (found.best_upper == 1).all() and (found.best_lower == 1).all()
+    assert (found.gamma == 0).all() and (found.gamma_used == 0).all()
+
+
+def test_gamma_is_that_of_the_upper_bounds():
+    rng = np.random.default_rng(6)
+    rows, path = attention(rng, 16, 2), schedule(rng, 16, 5)
+    for name in sm.READINGS:
+        reading = sm.make_reading(name, rows, shape=square_root(), evicted_at=path)
+        found = sm.measure_conditions(reading, path, 5)
+        upper = found.best_upper
+        defined, used = 1 - upper[1:] / upper[:-1], 1 - upper[:-1] / upper[1:]
+        assert found.gamma[1:] == pytest.approx(np.maximum(defined, 0), abs=1e-12)
+        assert found.gamma_used[1:] == pytest.approx(np.maximum(used, 0), abs=1e-12)
+
+
 @pytest.mark.parametrize("name", sm.READINGS)
 def test_readings_are_strongly_and_dynamically_submodular(name):
     rng = np.random.default_rng(3)

@@ -148,12 +148,12 @@ def test_command_prints_json(stored, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--function", "mass"], "no such reading"),
-        (["--shape", "cube"], "no such shape"),
-        (["--approximate", "mass"], "no such reading"),
-        (["--budget", "1"], "no step to measure"),
+        (["--function", "mass"], "function must be callable or one of"),
+        (["--shape", "cube"], "--shape must be one of"),
+        (["--approximate", "mass"], "approximate must be callable or one of"),
+        (["--budget", "1"], "leave two rows"),
         (["--budget", "5,6"], "one budget"),
-        (["--policy", "full"], "policies that evict"),
+        (["--policy", "full"], "one that evicts"),
         (["--policy", "h2o,lru"], "one policy"),
         (["--policy", "h2p"], "h2o"),
         (["--layers", "9"], "no such layer"),

@@ -177,9 +177,9 @@ def test_refuses_unusable_input():
         lookalike_rows(5, 2, None)
     with pytest.raises(BadBudget, match="budget"):
         online_limit(5, 6)
-    with pytest.raises(BadArgument, match="no trap"):
+    with pytest.raises(BadArgument, match="one with a trap"):
         trap_rows("optimum", 100, 5)
-    with pytest.raises(BadArgument, match="no room"):
+    with pytest.raises(BadArgument, match="more than 6 times"):
         trap_rows("lru", 30, 5)
-    with pytest.raises(BadArgument, match="no room"):
+    with pytest.raises(BadArgument, match="more than 6 times"):
         trap_rows("lru", 30, 1)

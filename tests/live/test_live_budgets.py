@@ -10,9 +10,8 @@ from recorder_models import CACHE, tiny_model, tokens
 from recorder_models import FAMILIES as SOME
 
 import h2o_theory as ht
+from h2o_theory.budgets import AdaKV, KvHeads, PyramidKV
 from h2o_theory.cli import main
-from h2o_theory.engine.allocate import AdaKV, PyramidKV
-from h2o_theory.engine.kv_heads import KvHeads
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.families import FAMILIES
 from h2o_theory.figures.live import label_live

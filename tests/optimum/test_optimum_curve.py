@@ -142,13 +142,13 @@ def test_other_memory_layouts_are_read_right(fixed):
 
 @pytest.mark.parametrize("max_budget, budgets", [(0, ()), (-1, ()), (41, ()), (5, [6]), (5, [0])])
 def test_budgets_out_of_range(fixed, max_budget, budgets):
-    with pytest.raises(BadBudget, match=r"expected 1 \.\. "):
+    with pytest.raises(BadBudget, match=r"must be 1 to \d+ tokens"):
         optimum_curve(fixed, max_budget, budgets=budgets)
 
 
 @pytest.mark.parametrize("prefill", [-1, 41])
 def test_prefill_out_of_range(fixed, prefill):
-    with pytest.raises(OutOfRange, match=r"expected 0 \.\. 40"):
+    with pytest.raises(OutOfRange, match="prefill must be 0 to 40"):
         optimum_curve(fixed, 5, prefill=prefill)
 
 
@@ -170,11 +170,11 @@ def test_fixed_point_rounds_to_the_nearest_unit():
 @pytest.mark.parametrize(
     "position, value, message",
     [
-        ((3, 1), np.nan, r"mean_rows\[3, 1\]: .*not finite"),
-        ((1, 3), np.nan, r"mean_rows\[1, 3\]: .*not finite"),
-        ((3, 1), np.inf, r"mean_rows\[3, 1\]: .*not finite"),
+        ((3, 1), np.nan, r"mean_rows\[3, 1\]: .*must be finite"),
+        ((1, 3), np.nan, r"mean_rows\[1, 3\]: .*must be finite"),
+        ((3, 1), np.inf, r"mean_rows\[3, 1\]: .*must be finite"),
         ((3, 1), -1e-3, r"mean_rows\[3, 1\]: .*negative"),
-        ((1, 3), 1e-3, r"mean_rows\[1, 3\]: .*not causal.*query 1 cannot see key 3"),
+        ((1, 3), 1e-3, r"mean_rows\[1, 3\]: .*must be causal.*query 1 cannot see key 3"),
     ],
 )
 def test_attention_that_cannot_be(position, value, message):
@@ -186,7 +186,7 @@ def test_attention_that_cannot_be(position, value, message):
 
 @pytest.mark.parametrize("shape", [(0, 0), (3,), (3, 4), (2, 3, 3)])
 def test_attention_of_the_wrong_shape(shape):
-    with pytest.raises(BadArgument, match="expected shape"):
+    with pytest.raises(BadArgument, match="attention matrix"):
         to_fixed_point(np.zeros(shape))
 
 

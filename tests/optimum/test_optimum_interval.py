@@ -115,7 +115,7 @@ def test_refuses_unusable_input():
     with pytest.raises(BadArgument, match="steps.*at least 0"):
         optimum_interval(rows, 2, steps=-1)
     for limit in (-1, "soon", True, float("nan")):
-        with pytest.raises(BadArgument, match="time limit"):
+        with pytest.raises(BadArgument, match="time_limit must be"):
             optimum_interval(rows, 2, time_limit=limit)
     with pytest.raises(InvalidAttention, match="finite"):
         optimum_interval(np.full((3, 3), np.nan), 2)

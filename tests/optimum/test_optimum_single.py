@@ -161,7 +161,7 @@ def test_refuses_what_the_curve_refuses():
     for budget in (0, 11, -1):
         with pytest.raises(BadBudget, match="budget"):
             optimum_at(fixed, budget)
-    with pytest.raises(BadArgument, match="not an integer"):
+    with pytest.raises(BadArgument, match="whole number"):
         optimum_at(fixed, 2.5)
     with pytest.raises(OutOfRange, match="prefill"):
         optimum_at(fixed, 2, prefill=11)

@@ -132,7 +132,7 @@ def test_rounding_is_no_counterexample():
 
 def test_unknown_properties_and_definitions_are_refused():
     function = sm.modular([1.0, 2.0])
-    with pytest.raises(BadArgument, match="no such property"):
+    with pytest.raises(BadArgument, match="property must be one of"):
         sm.refute(function, "convex")
-    with pytest.raises(BadArgument, match="no such definition"):
+    with pytest.raises(BadArgument, match="definition of submodular must"):
         sm.refute(function, "submodular", "growth")

@@ -4,21 +4,49 @@ Each rule is a frozen object that, called with a trace and a prefill, returns th
 ``{(layer, kv_head): tokens}`` for ``replay(trace, policies, [rule])``. They sum to the average
 budget times the number of kv_heads of the trace, exactly. A rule says what it ``needs``: ``rows``
 of the trace, or ``kv_heads`` alone, so that it serves a running model too
-(:class:`~h2o_theory.engine.kv_heads.KvHeads`).
+(:class:`KvHeads`).
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from h2o_theory.annotations import Head
+from h2o_theory.budgets.text import parse_budget
 from h2o_theory.errors import BadArgument, BadBudget
-from h2o_theory.policies import parse_budget
 
-__all__ = ["AdaKV", "PyramidKV", "apportion"]
+__all__ = ["RULES", "AdaKV", "KvHeads", "PyramidKV", "apportion"]
 
 
-def apportion(shares, total, least, most):
+@dataclass(frozen=True)
+class KvHeads:
+    """The part of a trace that a model's configuration tells, by the names that a trace has.
+
+    A budget rule with ``needs = "kv_heads"`` takes one in place of a trace.
+
+    Attributes
+    ----------
+    tokens : int
+        Length T of the sequence.
+    layers : tuple of int
+    count : int
+        kv_heads of each layer.
+    """
+
+    tokens: int
+    layers: tuple[int, ...]
+    count: int
+
+    def kv_heads(self, layer: int) -> tuple[int, ...]:
+        """The kv_heads of a layer, ascending."""
+        return tuple(range(self.count))
+
+
+def apportion(shares: list, total: int, least: int, most: int) -> list[int]:
     r"""Whole numbers between ``least`` and ``most`` that sum to ``total``, close to the shares.
 
     Shares are scaled to the total and clipped, the rest is given to those not clipped, until
@@ -34,6 +62,11 @@ def apportion(shares, total, least, most):
     Returns
     -------
     list of int
+
+    Examples
+    --------
+    >>> apportion([5, 3, 1], 10, 1, 10)
+    [6, 3, 1]
     """
     free, fixed = set(range(len(shares))), {}
     while free:
@@ -89,21 +122,20 @@ class PyramidKV:
     beta: float = 20.0
     needs = "kv_heads"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         parse_budget(self.budget)
         if self.window < 0 or self.beta <= 1:
             raise BadArgument(
-                "the pyramid cannot be built",
+                "window must be at least 0 and beta above 1",
                 where="PyramidKV",
                 got=f"window={self.window}, beta={self.beta}",
-                expected="a window of at least 0, beta above 1",
             )
 
     @property
-    def __name__(self):
+    def __name__(self) -> str:
         return f"pyramid({self.budget})"
 
-    def __call__(self, trace, prefill=0):
+    def __call__(self, trace: Any, prefill: int = 0) -> dict[Head, int]:
         """The budgets, ``{(layer, kv_head): tokens}``, for a Trace or KvHeads; O(layers)."""
         k, layers = parse_budget(self.budget).resolve(trace.tokens), trace.layers
         kept = min(self.window, (k - 1) // 2) + 1
@@ -153,21 +185,20 @@ class AdaKV:
     alpha: float = 0.2
     needs = "rows"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         parse_budget(self.budget)
         if self.window < 1 or self.kernel < 1 or self.kernel % 2 == 0 or not 0 <= self.alpha <= 1:
             raise BadArgument(
-                "these parameters cannot be used",
+                "window must be at least 1, kernel odd, and alpha from 0 to 1",
                 where="AdaKV",
                 got=f"window={self.window}, kernel={self.kernel}, alpha={self.alpha}",
-                expected="a window of at least 1, an odd kernel, alpha from 0 to 1",
             )
 
     @property
-    def __name__(self):
+    def __name__(self) -> str:
         return f"ada({self.budget})"
 
-    def __call__(self, trace, prefill):
+    def __call__(self, trace: Any, prefill: int) -> dict[Head, int]:
         """The budgets, ``{(layer, kv_head): tokens}``; reads the last prompt rows of every head.
 
         Raises
@@ -197,8 +228,12 @@ class AdaKV:
             budgets |= {(layer, head): b for head, b in zip(heads, found, strict=True)}
         return budgets
 
-    def _scores(self, trace, layer, head, prefill, window):
+    def _scores(self, trace: Any, layer: int, head: int, prefill: int, window: int) -> np.ndarray:
         rows = trace.rows(layer, head, prefill - window, prefill).mean(axis=0)
         sums = rows.sum(axis=0)[: prefill - window]
         padded = np.pad(sums, self.kernel // 2, constant_values=-np.inf)
         return np.lib.stride_tricks.sliding_window_view(padded, self.kernel).max(axis=1)
+
+
+RULES = {"pyramid": PyramidKV, "ada": AdaKV}
+"""Budget rules by name, as in ``pyramid:20%``."""

@@ -8,7 +8,8 @@ import pytest
 import reference
 
 import h2o_theory as ht
-from h2o_theory.engine.allocate import AdaKV, PyramidKV, apportion
+from h2o_theory.budgets import AdaKV, PyramidKV
+from h2o_theory.budgets.rules import apportion
 from h2o_theory.errors import BadArgument, BadBudget
 from h2o_theory.report import summary_table
 from h2o_theory.trace import Trace

@@ -11,9 +11,8 @@ import reference
 from small_traces import small_trace
 
 import h2o_theory as ht
+from h2o_theory.budgets import AdaKV, BudgetMatrix, PyramidKV
 from h2o_theory.cli import main
-from h2o_theory.engine.allocate import AdaKV, PyramidKV
-from h2o_theory.engine.budgets import BudgetMatrix
 from h2o_theory.errors import BadArgument, BadBudget, OutOfRange
 from h2o_theory.trace import Trace
 

@@ -1,12 +1,17 @@
 """Budgets: ``64`` is a number of tokens, ``10%`` a share of the sequence, resolved exactly."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from h2o_theory.errors import BadBudget
 
-__all__ = ["Budget", "parse_budget", "parse_budgets"]
+__all__ = ["Budget", "parse_budget", "parse_budgets", "resolve_even", "split_budgets"]
 
 _EXPECTED = "a number of tokens such as 64, or a share of the sequence such as 10%"
 
@@ -28,7 +33,7 @@ class Budget:
     amount: Fraction
     is_share: bool
 
-    def resolve(self, tokens):
+    def resolve(self, tokens: int) -> int:
         """Budget k in tokens: floor of the exact share, at least 1; raises BadBudget above T."""
         if self.is_share:
             return max(1, int(self.amount * tokens / 100))
@@ -43,8 +48,14 @@ class Budget:
         return int(self.amount)
 
 
-def parse_budget(text):
-    """Read one budget: an int, ``"64"`` or ``"12.5%"``; raises BadBudget for anything else."""
+def parse_budget(text: int | str) -> Budget:
+    """Read one budget: an int, ``"64"`` or ``"12.5%"``; raises BadBudget for anything else.
+
+    Examples
+    --------
+    >>> parse_budget("12.5%").resolve(500)
+    62
+    """
     text = str(text).strip()
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text)
     if match is None or (not match[2] and "." in match[1]):
@@ -61,13 +72,34 @@ def parse_budget(text):
     return Budget(text, amount, is_share)
 
 
-def parse_budgets(budgets):
-    """Read a list of budgets, or one comma-separated string of them, or a single one."""
+def split_budgets(budgets: Any) -> list[Any]:
+    """A list of budgets as asked for, each still unread; raises BadBudget if there is none.
+
+    A dict, a matrix and a two-dimensional array are one budget each; text is split at its commas.
+    """
     if isinstance(budgets, str):
-        budgets = [part for part in budgets.split(",") if part.strip()]
-    elif not hasattr(budgets, "__iter__"):
+        budgets = [part.strip() for part in budgets.split(",") if part.strip()]
+    elif isinstance(budgets, dict) or not hasattr(budgets, "__iter__"):
+        budgets = [budgets]
+    elif isinstance(budgets, np.ndarray) and budgets.ndim == 2:
         budgets = [budgets]
     budgets = list(budgets)
     if not budgets:
         raise BadBudget("no budget was given", expected=_EXPECTED)
-    return [parse_budget(budget) for budget in budgets]
+    return budgets
+
+
+def parse_budgets(budgets: Any) -> list[Budget]:
+    """Read a list of budgets, or one comma-separated string of them, or a single one."""
+    return [parse_budget(budget) for budget in split_budgets(budgets)]
+
+
+def resolve_even(budgets: Any, tokens: int) -> dict[str, int]:
+    """``{budget as asked for: tokens}`` of budgets that are the same for every kv_head.
+
+    Examples
+    --------
+    >>> resolve_even("10%,64", 512)
+    {'10%': 51, '64': 64}
+    """
+    return {budget.text: budget.resolve(tokens) for budget in parse_budgets(budgets)}
