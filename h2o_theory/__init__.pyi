@@ -3,6 +3,7 @@ from . import analysis as analysis
 from . import annotations as annotations
 from . import attention as attention
 from . import budgets as budgets
+from . import costs as costs
 from . import engine as engine
 from . import errors as errors
 from . import experiments as experiments
@@ -16,6 +17,7 @@ from . import policies as policies
 from . import recorder as recorder
 from . import report as report
 from . import statistics as statistics
+from . import store as store
 from . import submodular as submodular
 from . import sweep as sweep
 from . import testing as testing

@@ -11,9 +11,9 @@ from typing import Self
 __all__ = [
     "BadArgument",
     "BadBudget",
+    "CannotRead",
     "CannotWrite",
     "ContractBroken",
-    "CorruptCell",
     "CorruptTrace",
     "H2OTheoryError",
     "InvalidAttention",
@@ -144,12 +144,12 @@ class OutputExists(BadArgument):
     """The place to write to is already taken; nothing was overwritten."""
 
 
+class CannotRead(H2OTheoryError):
+    """A file is there and the machine cannot read it now: memory, rights, open files, disk."""
+
+
 class CannotWrite(H2OTheoryError):
     """The disk is full or the place cannot be written; what was finished before is kept."""
-
-
-class CorruptCell(H2OTheoryError):
-    """The file of a finished cell is truncated or altered; nothing was read from it."""
 
 
 class TraceNotFound(H2OTheoryError):

@@ -7,6 +7,8 @@ functions of another file would go on with their old code after a change of that
 import hashlib
 import inspect
 import types
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -14,11 +16,12 @@ from numba import njit
 __all__ = ["code_digest", "kernel"]
 
 
-def kernel(**options):
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """``numba.njit`` with a cache that depends on the code of all functions called.
 
     The qualified name, by which numba files what it compiled, gets their digest. For functions
-    that call compiled functions of other files, and for those that call such functions.
+    that call compiled functions of other files, and for those that call such functions. Compiling
+    takes about a second for each pair of rules, once on a machine.
     """
 
     def decorate(function):
@@ -28,7 +31,7 @@ def kernel(**options):
     return decorate
 
 
-def code_digest(*functions):
+def code_digest(*functions: Callable[..., Any]) -> str:
     """Twelve hex digits that change with the code of any function, of all that it calls, and with
     the constants and compiler options they use."""
     found, waiting = {}, list(functions)

@@ -87,7 +87,7 @@ def def_2_2() -> CheckFinding:
     """Does o_i, as printed, add up to one; and does it with the indicator subtracted as in D_i?"""
     printed, tried = _first_row_not_normalised(subtract=False)
     remedied, all_tried = _first_row_not_normalised(subtract=True)
-    verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
+    verdict, remedy_holds = judge(printed, remedied)
     rng = np.random.default_rng(0)
     on_cache = remedied_gap = 0.0
     for _ in range(200):

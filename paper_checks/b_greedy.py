@@ -12,6 +12,7 @@ from paper_checks.subsets import (
     coverage_functions,
     is_monotone,
     is_submodular,
+    modular,
     shown,
 )
 from paper_checks.swaps import forgetful_instance
@@ -24,6 +25,10 @@ __all__ = [
 ]
 
 SHARE = 1 - 1 / math.e
+WORST = (2, 3, 4)
+"""Sizes k whose worst case is tried: its ratio is 1 - (1 - 1/k)^k, 0.684 at k = 4."""
+LOSS = 2 - 1 / math.e
+"""Of Corollary D.18: times k eps."""
 
 
 def greedy_worst(functions, k, slack=0.0):
@@ -99,7 +104,10 @@ def thm_d17() -> CheckFinding:
     normalised, covering = _normalised_family(), coverage_functions(4)
     remedied = _greedy_fails(normalised, (0,), _no_loss, (1, 2, 3))
     remedied = remedied or _greedy_fails(covering, (0,), _no_loss, (2, 3))
+    for k in WORST:
+        remedied = remedied or _greedy_fails(_worst_case(k), (0,), _no_loss, (k,))
     worst_ratio = min(_least_ratio(normalised, (1, 2, 3)), _least_ratio(covering, (2, 3)))
+    worst_ratio = min(worst_ratio, *(_least_ratio(_worst_case(k), (k,)) for k in WORST))
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
     return CheckFinding(
         verdict,
@@ -108,11 +116,35 @@ def thm_d17() -> CheckFinding:
         f"(1 - 1/e = {SHARE:.4f}).",
         f"{len(anything)} monotone submodular functions on 2 elements with values -2..3; "
         f"{len(normalised)} on 3 elements with f(empty) = 0 and values 0..4; {len(covering)} "
-        "coverage functions on 4 sets; every tie-break of greedy",
+        "coverage functions on 4 sets; the known worst cases for k = "
+        f"{', '.join(map(str, WORST))}; "
+        "every tie-break of greedy",
         {},
         printed,
         remedy_holds,
     )
+
+
+def _worst_case(k):
+    """Coverage on which greedy reaches exactly 1 - (1 - 1/k)^k, as values by mask: [1, 2**(2k)].
+
+    Cells in k + 1 rows and k columns; greedy may take k rows, the best sets are the columns
+    (Hochbaum, Pathria 1998).
+    """
+    weight = np.array([(k - 1) ** row * k ** max(k - row, 1) for row in range(k + 1)])
+    masks = np.arange(2 ** (2 * k))
+    rows = (masks[:, None] >> np.arange(k)) & 1
+    columns = ((masks[:, None] >> np.arange(k, 2 * k)) & 1).sum(axis=1)
+    whole = np.column_stack([rows, np.zeros_like(columns)])
+    # A row that is taken is covered whole, another one in the columns that are.
+    covered = np.where(whole == 1, k, columns[:, None])
+    return (covered * weight).sum(axis=1)[None]
+
+
+def _two_looks(k, eps):
+    """k elements of worth 2 eps beside k of worth nothing, which an oracle can make look alike."""
+    worth = [0.0] * k + [2 * eps] * k
+    return np.array(modular(worth), dtype=float)[None]
 
 
 def _no_loss(k, eps):
@@ -138,7 +170,7 @@ def cor_d18() -> CheckFinding:
     levels = (0.25, 0.5, 1.0, 2.0)
 
     def printed_loss(k, eps):
-        return k * (2 - 1 / math.e) * eps
+        return k * LOSS * eps
 
     def sharper_loss(k, eps):
         return 2 * k * eps * (1 - (1 - 1 / k) ** k)
@@ -148,6 +180,8 @@ def cor_d18() -> CheckFinding:
     covering = coverage_functions(4)
     remedied = _greedy_fails(functions, levels, printed_loss, (1, 2, 3))
     remedied = remedied or _greedy_fails(covering, levels, printed_loss, (2, 3))
+    for k in (1, 2, 3):
+        remedied = remedied or _greedy_fails(_two_looks(k, 1.0), (1.0,), printed_loss, (k,))
     sharper = _greedy_fails(functions, levels, sharper_loss, (1, 2, 3))
     verdict, remedy_holds = judge(printed, remedied, remedied=ASSUMING)
     return CheckFinding(

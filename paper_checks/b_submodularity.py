@@ -154,11 +154,16 @@ def def_d20() -> CheckFinding:
     )
 
 
+def _shifted(functions, masks):
+    """f(X) - f(S_i) with S_i = {1, 2}."""
+    return functions[:, masks] - functions[:, [0b011]]
+
+
 def remark_d21() -> CheckFinding:
     """Is the argmax the same with and without subtracting f(S_i)?"""
     functions = all_functions(3, 0, 2).astype(int)
     masks = np.array([0b110, 0b101, 0b011])
-    plain, shifted = functions[:, masks], functions[:, masks] - functions[:, [0b011]]
+    plain, shifted = functions[:, masks], _shifted(functions, masks)
     same = (plain == plain.max(axis=1, keepdims=True)) == (
         shifted == shifted.max(axis=1, keepdims=True)
     )

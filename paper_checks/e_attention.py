@@ -97,23 +97,32 @@ def obs_early_bias() -> CheckFinding:
     tokens = trace.tokens
     count = int(HEAVY * tokens)
     seen = tokens - np.arange(tokens)
-    early, early_mean, first_four = [], [], []
+    # What each position would receive if every row attended evenly: exposure alone.
+    even = np.cumsum(1.0 / np.arange(1, tokens + 1)[::-1])[::-1]
+    early, early_mean, beyond, first_four = [], [], [], []
     for layer, head in heads():
         total = trace.rows(layer, head).mean(axis=0).sum(axis=0)
         early.append(_early_share(total, count))
         early_mean.append(_early_share(total / seen, count))
+        beyond.append(_early_share(total / even, count))
         first_four.append(total[:4].sum() / total.sum())
-    low, _ = bootstrap(early)
+    more = np.subtract(early, early_mean)
+    favours = bootstrap(early)[0] > 2 * EARLY and bootstrap(more)[0] > 0
     return CheckFinding(
-        REPRODUCED if low > 2 * EARLY else NOT_REPRODUCED,
+        REPRODUCED if favours else NOT_REPRODUCED,
         f"Of the {HEAVY:.0%} of tokens with most accumulated attention {interval_text(early)} are "
         f"among the first {EARLY:.0%} of positions (chance: {EARLY:.2f}). Ranked by the mean over "
         f"the rows that see them, {interval_text(early_mean)} are: earlier tokens are seen by more "
-        f"rows. The first four positions alone receive {interval_text(first_four)} of everything.",
+        f"rows, and summing puts {interval_text(more)} more there. Ranked by the sum over what "
+        f"even attention would give, {interval_text(beyond)} are: it is exposure that puts them "
+        f"there. The first four positions alone receive {interval_text(first_four)} of everything.",
         f"{len(early)} kv_heads; {described()}",
     )
 
 
 def _early_share(scores, count):
-    heavy = np.argsort(-scores, kind="stable")[:count]
+    # Among equals the later position, so that a tie is no evidence of being early; equal are
+    # scores that differ by rounding.
+    rounded = np.round(scores / scores.max(), 9)
+    heavy = len(scores) - 1 - np.argsort(-rounded[::-1], kind="stable")[:count]
     return float((heavy < EARLY * len(scores)).mean())

@@ -168,11 +168,16 @@ def position_bias(survey, measurements):
     enter("sink share", "share of attention", lambda: ratio_interval(mass, np.ones(tokens)))
     position = np.arange(first, tokens)
     is_early = position < early
-    enter(
-        "hitters in the first tenth",
-        "share of heavy hitters",
-        lambda: ratio_interval(final[first:] * is_early, final[first:]),
-    )
+    if final[first:].sum() > 0:
+        # Exact, for this text: resampled stretches would carry their positions along, and the
+        # interval would be about how often the first ones are drawn.
+        measurements.note(
+            "position", "hitters in the first tenth", "all heads",
+            final[first:] @ is_early / final[first:].sum(), unit="share of heavy hitters", n=heads,
+            over="kv_heads of this one text; counted, without an interval",
+        )  # fmt: skip
+    else:
+        measurements.lack("position", "hitters in the first tenth", "no heavy hitters but sinks")
     received = survey.received()[first:]
     for measure, amount in (
         ("sum against position", received),

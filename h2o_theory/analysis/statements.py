@@ -59,13 +59,13 @@ def position(survey, tables, measurements):
     mean = measurements.get("position", "mean per row against position", "all heads")
     if None in (sinks, early, total, mean):
         return None
-    verdict = "supported" if early.low > 0.1 and total.high < 0 else "partly supported"
-    if early.high < 0.2 and total.low > -0.1:
+    verdict = "supported" if early.value > 0.1 and total.high < 0 else "partly supported"
+    if early.value < 0.2 and total.low > -0.1:
         verdict = "not supported"
     return verdict, (
         f"The first {survey.n_sink} positions receive {percent(sinks)} of all attention. Of the "
-        f"heavy hitters after them, {percent(early)} lie in the first tenth of the text (10 % if "
-        f"position did not matter). Summed attention falls with position (Spearman "
+        f"heavy hitters after them, {100 * early.value:.1f} % lie in the first tenth of this text "
+        f"(10 % if position did not matter). Summed attention falls with position (Spearman "
         f"{plain_number(total)}), the mean over the rows that see a position has Spearman "
         f"{plain_number(mean)}: the sum and the mean rank tokens differently."
     )

@@ -98,9 +98,9 @@ def read_budget_matrix(path: PathLike) -> BudgetMatrix:
     path = Path(path)
     readers = {".json": _entries_of_json, ".csv": _entries_of_csv}
     try:
-        if path.suffix not in readers:
+        if path.suffix.lower() not in readers:
             raise ValueError(f"the ending {path.suffix or 'none'} is neither .json nor .csv")
-        entries = readers[path.suffix](path.read_text(encoding="utf-8"))
+        entries = readers[path.suffix.lower()](path.read_text(encoding="utf-8-sig"))
         if not entries:
             raise ValueError("it has no entry")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -59,8 +59,9 @@ def parse_budget(text: int | str) -> Budget:
     text = str(text).strip()
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text)
     if match is None or (not match[2] and "." in match[1]):
-        near = re.sub(r"[^\d%]", "", text)
-        hint = f"Did you mean {near}?" if re.fullmatch(r"\d+%?", near) and "." not in text else ""
+        # A share written as a number is plain; any other number is not ours to guess.
+        share = re.fullmatch(r"0?\.\d+", text)
+        hint = f"Did you mean {float(Fraction(text) * 100):g}%?" if share else ""
         raise BadBudget("a budget cannot be read", got=repr(text), expected=_EXPECTED, hint=hint)
     amount, is_share = Fraction(match[1]), bool(match[2])
     if amount <= 0 or (is_share and amount > 100):

@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the recorded model: it reads the words in random order as a control (without it, "
         "the words' labels are permuted)",
     )
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
+    parser.add_argument("--layers", metavar="L,L,...", help="layers to use (default: all recorded)")
     parser.add_argument(
         "--share", type=float, default=0.1, metavar="S",
         help="heavy hitters as a share of the positions (default: %(default)s)",
@@ -61,7 +61,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--replicates", type=int, default=500, metavar="N",
         help="bootstrap and permutation replicates (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="number of threads (default: all cores)"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier analysis")
     parser.add_argument("--json", action="store_true", help="findings and numbers as JSON")
     parser.set_defaults(run=run)

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_existing(arguments.html, arguments.overwrite)
     chosen = select(load_register(), arguments.ids)
     if arguments.fast:
-        chosen = [statement for statement in chosen if not statement.slow]
+        chosen = tuple(statement for statement in chosen if not statement.slow)
         if not chosen:
             raise BadArgument("--fast leaves no check: all of these are slow", hint="Leave it out.")
     outcomes = []

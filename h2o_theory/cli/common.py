@@ -1,22 +1,29 @@
 """What the verbs share: progress on stderr, tables on stdout, lists of numbers, files to write."""
 
+import argparse
 import contextlib
 import json
 import math
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import Progress as Bars
 from rich.table import Table
 
+from h2o_theory.annotations import Progress
 from h2o_theory.errors import BadArgument
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "DEFAULT_POLICIES",
@@ -42,7 +49,7 @@ _FINISHED_BARS = 8
 
 
 @contextlib.contextmanager
-def shown_progress():
+def shown_progress() -> Iterator[Progress]:
     """A callable ``progress(done, total, label)`` drawn on stderr.
 
     One bar per label on a terminal; elsewhere a line per finished label, so that logs stay short.
@@ -53,7 +60,7 @@ def shown_progress():
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *times, console=console) as bars:
+    with Bars(*columns, *times, console=console) as bars:
         known, finished = {}, []
 
         def progress(done, total, label):
@@ -73,12 +80,12 @@ def _line_when_finished(done, total, label):
         print(f"{label}: {done} of {total}", file=sys.stderr, flush=True)
 
 
-def say(text):
+def say(text: str) -> None:
     """A remark for the person at the terminal, on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
-def say_parts(parts):
+def say_parts(parts: Iterable[Mapping[str, object]]) -> None:
     """What every budget came to, on stderr: one line for each policy and resolved budget."""
     for part in parts:
         say(
@@ -87,7 +94,7 @@ def say_parts(parts):
         )
 
 
-def print_table(frame, title=""):
+def print_table(frame: "pd.DataFrame", title: str = "") -> None:
     """A DataFrame on stdout as an aligned table; floats with four digits."""
     width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
     table = Table(title=title or None, title_justify="left")
@@ -105,7 +112,7 @@ def _cell(value):
     return str(value)
 
 
-def print_json(value):
+def print_json(value: object) -> None:
     """Machine-readable output on stdout: a table as a list of rows; NaN and infinity as null."""
     print(json.dumps(_as_json(value), indent=1, default=str, allow_nan=False))
 
@@ -120,7 +127,7 @@ def _as_json(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def integers(text, name):
+def integers(text: str | None, name: str) -> list[int] | None:
     """``"0,3,5-7"`` as ``[0, 3, 5, 6, 7]``; None stays None.
 
     Raises
@@ -130,7 +137,7 @@ def integers(text, name):
     """
     if text is None:
         return None
-    numbers = []
+    numbers: list[int] = []
     try:
         for part in text.split(","):
             first, _, last = part.strip().partition("-")
@@ -147,7 +154,7 @@ def integers(text, name):
     return list(dict.fromkeys(numbers))
 
 
-def add_replay_options(parser):
+def add_replay_options(parser: argparse.ArgumentParser) -> None:
     """Options of everything that replays."""
     parser.add_argument(
         "--policy",
@@ -163,19 +170,27 @@ def add_replay_options(parser):
         help="tokens a query sees, its own included, shares of the sequence, or an average to be "
         "divided over layers or heads, pyramid:10%% or ada:10%% (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     add_head_options(parser)
 
 
-def add_head_options(parser):
+def add_head_options(parser: argparse.ArgumentParser) -> None:
     """Options of everything that goes over the heads of a trace; :func:`head_choice` reads them."""
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
-    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    parser.add_argument(
+        "--prefill",
+        type=int,
+        default=0,
+        metavar="P",
+        help="number of prompt rows, which are not scored (default: 0)",
+    )
+    parser.add_argument("--layers", metavar="L,L,...", help="layers to use (default: all recorded)")
+    parser.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to use (default: all)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="number of threads (default: all cores)"
+    )
 
 
-def head_choice(arguments):
+def head_choice(arguments: argparse.Namespace) -> dict[str, Any]:
     """What :func:`add_head_options` was given, as keyword arguments of a replay."""
     return {
         "prefill": arguments.prefill,
@@ -185,7 +200,7 @@ def head_choice(arguments):
     }
 
 
-def add_table_options(parser):
+def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Where a table goes."""
     parser.add_argument("--out", metavar="FILE", help="results as .parquet or .csv")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")

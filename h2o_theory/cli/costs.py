@@ -19,13 +19,14 @@ from h2o_theory.costs.estimate import estimate
 from h2o_theory.costs.fit import constants_for
 from h2o_theory.costs.hardware import HARDWARE, find_hardware
 from h2o_theory.costs.memory import largest_batch, require_fit
-from h2o_theory.costs.schedules import SCHEDULES, find_schedule
 from h2o_theory.costs.shapes import SHAPES, ModelShape, find_shape
+from h2o_theory.costs.systems import SYSTEMS, find_system
 from h2o_theory.costs.units import GIB, seconds_in_words
 from h2o_theory.costs.workload import Workload, parse_placement
 from h2o_theory.errors import BadArgument
 from h2o_theory.policies import Policy, parse_policies
 from h2o_theory.report import load_results, refuse_existing, save_figure, save_results
+from h2o_theory.store.atomic import write_bytes
 
 __all__ = ["add_options"]
 
@@ -67,13 +68,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--batches", type=int, default=1, metavar="N", help="in flight at once (default: 1)"
     )
     parser.add_argument(
-        "--schedule", default="flexgen", help=f"{', '.join(SCHEDULES)} (default: %(default)s)"
+        "--system", default="flexgen", help=f"{', '.join(SYSTEMS)} (default: %(default)s)"
     )
     parser.add_argument(
         "--placement",
         metavar="P",
         help="six percentages: weights, cache and activations, each on device and host; the rest "
-        "lies on disk (default: as the schedule has it)",
+        "lies on disk (default: as the system has it)",
     )
     parser.add_argument(
         "--bits", type=float, default=0, metavar="B", help="of a number of keys and values"
@@ -96,7 +97,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Estimate, join, save, print."""
+    """CostEstimate, join, save, print."""
     if arguments.published:
         return _published(arguments)
     missing = [f"--{name}" for name in _NEEDED if getattr(arguments, name) is None]
@@ -124,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         first = options[0].estimate.case
         print_table(table, f"{first.model.name} on {first.hardware.name}, {arguments.prompt} + "
-                    f"{arguments.generate} tokens, schedule {first.schedule.name}")  # fmt: skip
+                    f"{arguments.generate} tokens, system {first.system.name}")  # fmt: skip
         print(f"constants: {constants.source}")
     if arguments.target_loss is not None:
         _say_cheapest(options, arguments)
@@ -134,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> tuple[list[Option], Constants]:
     """Every policy at every budget as an :class:`Option`; the full cache once."""
     model, hardware = find_shape(arguments.model), find_hardware(arguments.hardware)
-    schedule = find_schedule(arguments.schedule)
+    system = find_system(arguments.system)
     placement = parse_placement(arguments.placement) if arguments.placement else None
     load = Workload(arguments.prompt, arguments.generate, arguments.batch or 1, arguments.batches)
     budgets = _budgets(model, load, arguments.budget)
@@ -144,7 +145,7 @@ def _options(arguments: argparse.Namespace) -> tuple[list[Option], Constants]:
         everything = not chosen.follows_budget
         for text, held in [("100%", (load.tokens,))] if everything else budgets:
             policy = policy_cost(chosen, held, bits=arguments.bits)
-            case = Case(model, hardware, load, policy, schedule, placement)
+            case = Case(model, hardware, load, policy, system, placement)
             if arguments.batch is None:
                 case = case.with_batch(max(1, largest_batch(case)))
             require_fit(case)
@@ -171,7 +172,7 @@ def _budgets(model: ModelShape, load: Workload, asked: str) -> list[tuple[str, t
 
 
 def _loss(losses: dict[tuple[str, str], float], policy: Policy, budget: str) -> float:
-    if policy.name == "full":
+    if not policy.follows_budget:
         return 0.0 if losses else math.nan
     return losses.get((policy.asked, budget), math.nan)
 
@@ -222,7 +223,7 @@ def _line(option: Option) -> dict[str, Any]:
 def _say_cheapest(options: list[Option], arguments: argparse.Namespace) -> None:
     found = cheapest(options, arguments.target_loss)
     got = found.estimate
-    full = next((one for one in options if one.policy == "full"), None)
+    full = next((one for one in options if one.budget == "100%"), None)
     text = (
         f"cheapest within {arguments.target_loss:g}: {found.policy} at {found.budget} "
         f"({found.entries:.0f} entries), loss {found.loss:.3g}, "
@@ -307,7 +308,7 @@ def _save(document: dict[str, Any], out: Path) -> None:
     from h2o_theory.figures.costs import CostSetting, waterfall_figure
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / "costs.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_bytes(out / "costs.json", (json.dumps(document, indent=1) + "\n").encode())
     parts = {one.name: one for one in decompositions()}
     shown = (
         ("31x over DeepSpeed: OPT-30B, 512 + 512, a T4", "deepspeed opt-30b 512+512"),

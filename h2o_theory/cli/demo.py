@@ -29,7 +29,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "layers), replay every policy on every kv_head, and write a report. With --offline use "
         "a trace that comes with the project: neither torch nor the model is needed."
     )
-    parser.add_argument("--out", default="demo-output", metavar="DIR", help="default: %(default)s")
+    parser.add_argument(
+        "--out",
+        default="demo-output",
+        metavar="DIR",
+        help="folder of the demo (default: %(default)s)",
+    )
     parser.add_argument("--offline", action="store_true", help="use the recorded trace")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier demo")
     add_replay_options(parser)

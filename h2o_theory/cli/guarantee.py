@@ -85,9 +85,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "same reading of the rows that the cache computes)",
     )
     parser.add_argument("--prefill", type=int, default=0, metavar="P", help="prompt rows")
-    parser.add_argument("--layers", metavar="L,L,...", help="default: all recorded")
-    parser.add_argument("--kv-heads", metavar="H,H,...", help="default: all")
-    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--layers", metavar="L,L,...", help="layers to use (default: all recorded)")
+    parser.add_argument("--kv-heads", metavar="H,H,...", help="kv_heads to use (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     parser.add_argument("--out", metavar="DIR", help="new folder for both tables and the figure")
     parser.add_argument("--overwrite", action="store_true", help="replace files in the folder")
     parser.add_argument("--json", action="store_true", help="one row per kv_head as JSON on stdout")

@@ -5,11 +5,13 @@ import datetime
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 import h2o_theory
 from h2o_theory.budgets import read_budget_matrix
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.errors import BadArgument
+from h2o_theory.recorder import LoadedModel
 from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure, save_results
 
@@ -52,18 +54,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "repeated",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of cells and tables")
-    parser.add_argument("--tokens", type=int, metavar="T", help="of a window (default: the text)")
     parser.add_argument(
-        "--windows", type=int, default=1, metavar="N", help="consecutive windows (default: 1)"
+        "--tokens", type=int, metavar="T", help="tokens per window (default: the whole text)"
     )
-    parser.add_argument("--prefill", type=int, default=0, metavar="P", help="unscored prompt rows")
+    parser.add_argument(
+        "--windows",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of consecutive windows (default: 1)",
+    )
+    parser.add_argument(
+        "--prefill",
+        type=int,
+        default=0,
+        metavar="P",
+        help="number of prompt rows, which are not scored (default: 0)",
+    )
     parser.add_argument(
         "--positions",
         choices=("original", "slot"),
         default="original",
-        help="of a key: in the text, or its place within the cache (default: original)",
+        help="whether a key keeps its position in the text or gets its place within the cache "
+        "(default: original)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies and samples")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of random policies and samples (default: 0)"
+    )
     parser.add_argument(
         "--samples",
         type=int,
@@ -71,11 +88,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="continuations of the first --prompt tokens to draw per policy and budget",
     )
-    parser.add_argument("--prompt", type=int, default=64, metavar="P", help="default: 64")
-    parser.add_argument("--new-tokens", type=int, default=64, metavar="M", help="default: 64")
-    parser.add_argument("--temperature", type=float, default=0.8, help="of samples (default: 0.8)")
+    parser.add_argument(
+        "--prompt",
+        type=int,
+        default=64,
+        metavar="P",
+        help="tokens of the prompt of samples (default: 64)",
+    )
+    parser.add_argument(
+        "--new-tokens",
+        type=int,
+        default=64,
+        metavar="M",
+        help="tokens to draw per sample (default: 64)",
+    )
+    parser.add_argument(
+        "--temperature", type=float, default=0.8, help="temperature of samples (default: 0.8)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
-    parser.add_argument("--dtype", default="float32", help="of the model (default: float32)")
+    parser.add_argument("--dtype", default="float32", help="model dtype (default: float32)")
     parser.add_argument("--json", action="store_true", help="every cell as JSON on stdout")
     parser.set_defaults(run=run)
 
@@ -144,14 +175,14 @@ def run(arguments: argparse.Namespace) -> int:
     return int(bool(broken))
 
 
-def require_tokenizer(model):
+def require_tokenizer(model: LoadedModel) -> Any:
     """The tokenizer of a loaded model; raises BadArgument if it came without one."""
     if model.tokenizer is None:
         raise BadArgument("the model's folder holds no tokenizer", where=model.name)
     return model.tokenizer
 
 
-def live_provenance(model, text, device):
+def live_provenance(model: LoadedModel, text: str, device: str) -> dict[str, object]:
     """A flat dictionary: model, text, command, versions, date."""
     import torch
     import transformers

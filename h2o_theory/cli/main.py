@@ -4,9 +4,10 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import h2o_theory
-from h2o_theory.errors import H2OTheoryError
+from h2o_theory.errors import BadArgument, H2OTheoryError
 
 __all__ = ["VERBS", "build_parser", "main"]
 
@@ -41,11 +42,11 @@ libraries that take a second to import.
 class _VerbParser(argparse.ArgumentParser):
     """The parser of a verb, which gets its options when it is first used."""
 
-    def __init__(self, *args: object, verb: str, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+    def __init__(self, *args: Any, verb: str, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._verb: str | None = verb
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+    def parse_known_args(self, args=None, namespace=None):
         self.fill()
         return super().parse_known_args(args, namespace)
 
@@ -75,10 +76,23 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _require_sense(arguments: argparse.Namespace) -> None:
+    """Raise BadArgument for what no verb can use, before it loads a model or reads a trace."""
+    if getattr(arguments, "out", None) == "":
+        raise BadArgument("--out must name a file or folder", got="''")
+    for name in ("tokens", "windows", "piece"):
+        value = getattr(arguments, name, None)
+        if isinstance(value, int) and value < 1:
+            raise BadArgument(f"--{name} must be at least 1", got=value)
+    if getattr(arguments, "resume", False) and getattr(arguments, "overwrite", False):
+        raise BadArgument("--resume and --overwrite exclude each other")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
         arguments = build_parser().parse_args(argv)
+        _require_sense(arguments)
         return arguments.run(arguments) or 0
     except H2OTheoryError as error:
         print(f"h2o-theory: {type(error).__name__}: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ from h2o_theory.cli.common import (
     say,
     shown_progress,
 )
-from h2o_theory.cli.results import hand_over
+from h2o_theory.cli.results import save_and_print
 from h2o_theory.masks import available_masks, replay_masks
 from h2o_theory.report import check_destination
 from h2o_theory.trace import open_trace
@@ -38,7 +38,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="masks, with parameters as in topk:heavy=0.5 (default: all the trace can serve, bare)",
     )
     parser.add_argument(
-        "--budget", metavar="K,K,...", default="10%,20%", help="default: %(default)s"
+        "--budget", metavar="K,K,...", default="10%,20%", help="budgets (default: %(default)s)"
     )
     add_head_options(parser)
     add_table_options(parser)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
             **head_choice(arguments),
             progress=progress,
         )
-    if hand_over(table, trace, arguments):
+    if save_and_print(table, trace, arguments):
         return
     means = table.groupby(_KEY, sort=False)[_MEANS].mean().reset_index()
     means = means.sort_values(["budget_tokens", "retained_mass"], ascending=[True, False])

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="h2o,recent,sink,tova,lru,greedy",
         help="policies to compare with the optimum; none to leave them out (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random policies (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     parser.add_argument(
         "--interval",
         action="store_true",

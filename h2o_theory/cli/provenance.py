@@ -8,17 +8,18 @@ import numpy
 
 import h2o_theory
 from h2o_theory.attention import SPARSITY_THRESHOLD
+from h2o_theory.trace import Trace
 
 __all__ = ["provenance", "without_output_error"]
 
 
-def without_output_error(trace):
+def without_output_error(trace: Trace) -> str:
     """Why results of a trace have no output error; empty if they have one."""
     missing = [layer.layer for layer in trace.spec.layers if not layer.value_dim]
     return "not measured: the trace holds no values V" if missing else ""
 
 
-def provenance(trace, arguments):
+def provenance(trace: Trace, arguments: list[str]) -> dict[str, object]:
     """A flat dictionary: trace, model, text, command, versions, date."""
     spec = trace.spec
     return {

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from h2o_theory.cli.common import integers, say, shown_progress
 from h2o_theory.errors import BadArgument
@@ -143,13 +144,13 @@ def run(arguments: argparse.Namespace) -> None:
     if not (several and arguments.resume):
         require_free(arguments.out, overwrite=arguments.overwrite, resume=arguments.resume)
     name = Path(arguments.text).name
-    what = {
+    what: dict[str, Any] = {
         "layers": integers(arguments.layers, "--layers"),
         "kv_heads": integers(arguments.kv_heads, "--kv-heads"),
         "store": arguments.store,
         "store_dtype": arguments.store_dtype,
     }
-    how = {
+    how: dict[str, Any] = {
         "piece": arguments.piece,
         "generation": generation,
         "token_strings": arguments.token_strings,
@@ -167,12 +168,13 @@ def run(arguments: argparse.Namespace) -> None:
         if several and arguments.resume:
             plans = missing_plans(plans, arguments.out)
         _say_size(plans)
-        place = (model, texts if several else texts[0], arguments.tokens, arguments.out)
+        size, out = arguments.tokens, arguments.out
+        how |= {"text_name": name, "progress": progress}
         if several:
-            recordings = record_texts(*place, text_name=name, progress=progress, **what, **how)
+            recordings = record_texts(model, texts, size, out, **what, **how)
         else:
             how |= {"overwrite": arguments.overwrite}
-            recordings = [record_text(*place, text_name=name, progress=progress, **what, **how)]
+            recordings = [record_text(model, texts[0], size, out, **what, **how)]
     for recording in recordings:
         say(str(recording.report))
     if len(recordings) < len(texts):

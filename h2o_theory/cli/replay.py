@@ -14,7 +14,7 @@ from h2o_theory.cli.common import (
     shown_progress,
 )
 from h2o_theory.cli.provenance import without_output_error
-from h2o_theory.cli.results import hand_over
+from h2o_theory.cli.results import save_and_print
 from h2o_theory.engine import replay, resolved_parts
 from h2o_theory.policies import parse_policies
 from h2o_theory.report import check_destination, summary_table
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if reason := without_output_error(trace):
         say(f"output error {reason}")
-    if hand_over(table, trace, arguments):
+    if save_and_print(table, trace, arguments):
         return
     if not arguments.optimum:
         say("without the optimum there are no ratios to it: they show as -")

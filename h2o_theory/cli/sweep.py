@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
             dask=arguments.dask,
             progress=_with_time_left(progress),
         )
-    for path in result.corrupt:
-        say(f"CorruptCell: computed anew: {path}")
+    for path in result.damaged:
+        say(f"damaged cell, computed anew: {path}")
     for reason in result.reasons:
         say(f"failed: {reason}")
     say(
@@ -77,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _estimate(spec, arguments):
     with shown_progress() as progress:
         found = estimate_sweep(spec, arguments.out, progress)
-    for path in found.corrupt:
-        say(f"CorruptCell: to be computed anew: {path}")
+    for path in found.damaged:
+        say(f"damaged cell, to be computed anew: {path}")
     print(f"cells: {found.cells}, of which {found.finished} are finished")
     print(f"units of work: {found.units}")
     print(f"time: about {_duration(found.cpu_seconds)} of one core ({found.calibration})")

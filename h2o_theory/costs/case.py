@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from h2o_theory.costs.hardware import Hardware
 from h2o_theory.costs.policy import PolicyCost
-from h2o_theory.costs.schedules import SCHEDULES, Schedule
 from h2o_theory.costs.shapes import ModelShape
+from h2o_theory.costs.systems import SYSTEMS, System
 from h2o_theory.costs.workload import Placement, Workload
 
 __all__ = ["Case"]
@@ -21,22 +21,22 @@ class Case:
     hardware : Hardware
     workload : Workload
     policy : PolicyCost
-    schedule : Schedule
+    system : System
     placement : Placement or None
-        None for the schedule's own.
+        None for the system's own.
     """
 
     model: ModelShape
     hardware: Hardware
     workload: Workload
     policy: PolicyCost
-    schedule: Schedule = SCHEDULES["flexgen"]
+    system: System = SYSTEMS["flexgen"]
     placement: Placement | None = None
 
     @property
     def placed(self) -> Placement:
         """Where things lie."""
-        return self.placement or self.schedule.placement
+        return self.placement or self.system.placement
 
     def with_batch(self, batch: int) -> "Case":
         """The same case with another batch."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from h2o_theory.costs.estimate import Estimate
+from h2o_theory.costs.estimate import CostEstimate
 from h2o_theory.errors import BadArgument, NotEnoughData
 
 __all__ = ["Option", "cheapest", "frontier"]
@@ -20,7 +20,7 @@ class Option:
         As asked for.
     entries : float
         Entries of a kv_head at the end, the mean over layers.
-    estimate : Estimate
+    estimate : CostEstimate
     loss : float
         Measured; NaN if it was not.
     """
@@ -28,7 +28,7 @@ class Option:
     policy: str
     budget: str
     entries: float
-    estimate: Estimate
+    estimate: CostEstimate
     loss: float = math.nan
 
     def beats(self, other: "Option") -> bool:

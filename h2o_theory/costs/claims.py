@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from h2o_theory.costs.case import Case
-from h2o_theory.costs.estimate import Estimate, estimate
+from h2o_theory.costs.estimate import CostEstimate, estimate
 from h2o_theory.costs.fit import constants_for
 from h2o_theory.costs.memory import largest_batch
 from h2o_theory.costs.policy import PolicyCost
-from h2o_theory.costs.published import A100_LOGS, CELLS, Cell, LogRow
+from h2o_theory.costs.published import A100_LOGS, CELLS, LogRow, TableCell
 
 __all__ = [
     "CLAIMS",
@@ -102,25 +102,25 @@ def ratios(over: str) -> tuple[Ratio, ...]:
     return tuple(_ratio(*pair) for pair in _pairs(over))
 
 
-def _pairs(system: str) -> Iterable[tuple[Cell, Cell]]:
+def _pairs(system: str) -> Iterable[tuple[TableCell, TableCell]]:
     for cell in CELLS:
         if cell.system == "h2o" and cell.table in (3, 4):
             yield _same(cell, system), cell
 
 
-def _same(cell: Cell, system: str) -> Cell:
+def _same(cell: TableCell, system: str) -> TableCell:
     key = (cell.table, cell.model, cell.generate)
     return next(
         c for c in CELLS if c.system == system and (c.table, c.model, c.generate) == key
     )  # fmt: skip
 
 
-def _larger_batch() -> tuple[Cell, Cell]:
+def _larger_batch() -> tuple[TableCell, TableCell]:
     table = [cell for cell in CELLS if cell.table == 5]
     return table[0], table[2]
 
 
-def _ratio(base: Cell, h2o: Cell) -> Ratio:
+def _ratio(base: TableCell, h2o: TableCell) -> Ratio:
     return Ratio(
         f"{h2o.printed} / {base.printed}, {base.name}",
         h2o.value / base.value,
@@ -174,11 +174,11 @@ class Decomposition:
         return (*self.factors, (REST, self.rest))
 
 
-def _predicted(case: Case) -> Estimate:
+def _predicted(case: Case) -> CostEstimate:
     return estimate(case, constants_for(case.hardware.name))
 
 
-def _case(cell: Cell | LogRow) -> Case:
+def _case(cell: TableCell | LogRow) -> Case:
     case = cell.case
     assert case is not None
     return case
@@ -251,12 +251,12 @@ def budget_alone(base: Case, h2o: PolicyCost) -> tuple[float, float]:
     )
 
 
-def above_the_roofline() -> tuple[tuple[Cell, float], ...]:
+def above_the_roofline() -> tuple[tuple[TableCell, float], ...]:
     """Cells above what their batch can reach when each step reads all weights at peak bandwidth.
 
     Returns
     -------
-    tuple of (Cell, float)
+    tuple of (TableCell, float)
         Cells with everything on the device, and the bound in tokens a second: batch x bandwidth /
         bytes of weights in float16.
     """

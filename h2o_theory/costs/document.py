@@ -16,7 +16,7 @@ from h2o_theory.costs.fit import (
     t4_constants,
 )
 from h2o_theory.costs.memory import largest_batch, peak_memory
-from h2o_theory.costs.published import A100_LOGS, CELLS, T4_LOGS, Cell, LogRow
+from h2o_theory.costs.published import A100_LOGS, CELLS, T4_LOGS, LogRow, TableCell
 from h2o_theory.costs.units import GIB
 
 __all__ = ["ASSUMED", "published_document", "worst_errors"]
@@ -138,7 +138,7 @@ def _log(row: LogRow) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: TableCell) -> dict[str, Any]:
     case = cell.case
     assert case is not None
     got = estimate(case, constants_for(case.hardware.name))

@@ -10,7 +10,7 @@ from h2o_theory.costs.constants import IDEAL, Constants
 from h2o_theory.costs.memory import Peaks, device_weights, peak_memory
 from h2o_theory.errors import BadArgument
 
-__all__ = ["Estimate", "Phase", "decode_at_peak", "estimate", "prefill_at_peak"]
+__all__ = ["CostEstimate", "Phase", "decode_at_peak", "estimate", "prefill_at_peak"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """What a run comes to.
 
     Attributes
@@ -106,7 +106,7 @@ def decode_at_peak(case: Case) -> dict[str, float]:
     }
 
 
-def estimate(case: Case, constants: Constants = IDEAL) -> Estimate:
+def estimate(case: Case, constants: Constants = IDEAL) -> CostEstimate:
     """Time and memory of a run.
 
     Each decoding step goes through the layers; a layer fetches its weights over the link once for
@@ -120,7 +120,7 @@ def estimate(case: Case, constants: Constants = IDEAL) -> Estimate:
 
     Returns
     -------
-    Estimate
+    CostEstimate
 
     Raises
     ------
@@ -131,7 +131,9 @@ def estimate(case: Case, constants: Constants = IDEAL) -> Estimate:
     """
     case.policy.check(case.workload)
     _require_places(case)
-    return Estimate(case, _prefill(case, constants), _decode(case, constants), peak_memory(case))
+    return CostEstimate(
+        case, _prefill(case, constants), _decode(case, constants), peak_memory(case)
+    )
 
 
 def _require_places(case: Case) -> None:
@@ -163,11 +165,11 @@ def _streamed(case: Case) -> tuple[float, float]:
 def _link_seconds(case: Case, size: float, from_disk: float) -> float:
     if not size:
         return 0.0
-    seconds = size / (case.schedule.link_share * case.hardware.link)
+    seconds = size / (case.system.link_share * case.hardware.link)
     if not from_disk:
         return seconds
     slow = from_disk / case.hardware.disk
-    return max(seconds, slow) if case.schedule.overlap else seconds + slow
+    return max(seconds, slow) if case.system.overlap else seconds + slow
 
 
 def _prefill(case: Case, constants: Constants) -> Phase:
@@ -184,7 +186,7 @@ def _prefill(case: Case, constants: Constants) -> Phase:
         "weights over the link": _link_seconds(case, size, disk),
         "cache over the link": _link_seconds(case, stored, 0),
     }
-    return _together(device, link, case.schedule.overlap)
+    return _together(device, link, case.system.overlap)
 
 
 def _decode(case: Case, constants: Constants) -> Phase:
@@ -195,7 +197,7 @@ def _decode(case: Case, constants: Constants) -> Phase:
     on_disk = entries * case.policy.entry_bytes(model) * max(0.0, 1 - sum(case.placed.cache))
     operations = 2 * model.parameters * load.sequences * load.steps / case.hardware.flops
     reading, computing = constants.weights * peak["weights"], constants.flops * operations
-    on_host = case.schedule.host_attention and away > 0
+    on_host = case.system.host_attention and away > 0
     pairs = model.layers * load.batches * load.steps
     device = {
         "weights on the device": reading if reading >= computing else 0.0,
@@ -211,7 +213,7 @@ def _decode(case: Case, constants: Constants) -> Phase:
         "weights over the link": load.steps * _link_seconds(case, size, disk),
         "cache over the link": _link_seconds(case, crossing, min(crossing, on_disk)),
     }
-    return _together(device, link, case.schedule.overlap)
+    return _together(device, link, case.system.overlap)
 
 
 def _together(device: dict[str, float], link: dict[str, float], overlap: bool) -> Phase:

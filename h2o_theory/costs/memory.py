@@ -24,7 +24,7 @@ class Peaks:
 def device_weights(case: Case) -> float:
     """Bytes of weights that stay on the device."""
     share = case.placed.weights[0]
-    if share in (0.0, 1.0) or not case.schedule.whole_tensors:
+    if share in (0.0, 1.0) or not case.system.whole_tensors:
         return share * case.model.weight_bytes
     return whole_tensors(share, case.model) * case.model.layers * case.model.block_bytes
 
@@ -39,9 +39,9 @@ def peak_memory(case: Case) -> Peaks:
 
     the last term if the cache lies on the host. Nothing is fitted: the copies a are counted in the
     released code of H2O (2 score matrices before its last revision, 4 after it, which takes the
-    softmax in float32), see :class:`~h2o_theory.costs.schedules.Schedule`.
+    softmax in float32), see :class:`~h2o_theory.costs.systems.System`.
     """
-    model, load, schedule, placed = case.model, case.workload, case.schedule, case.placed
+    model, load, system, placed = case.model, case.workload, case.system, case.placed
     held = case.policy.entries(model.layers, load.tokens)
     entry = case.policy.entry_bytes(model) + case.policy.slot_bytes * model.heads
     cache = load.sequences * float(held.sum()) * entry
@@ -49,10 +49,10 @@ def peak_memory(case: Case) -> Peaks:
     scores = model.heads * load.prompt**2 * model.number_bytes
     resident = device_weights(case)
     streamed = model.block_bytes * (1 - resident / model.weight_bytes)
-    work = load.batch * (schedule.score_copies * scores + schedule.hidden_copies * hidden)
+    work = load.batch * (system.score_copies * scores + system.hidden_copies * hidden)
     work += (load.batches - 1) * load.batch * hidden * placed.activations[0]
     if placed.cache[0] < 1:
-        work += schedule.cache_buffers * load.batch * float(held.max()) * entry
+        work += system.cache_buffers * load.batch * float(held.max()) * entry
     device = resident + streamed + placed.cache[0] * cache + work
     host = placed.weights[1] * model.weight_bytes + placed.cache[1] * cache
     host += placed.activations[1] * load.sequences * hidden

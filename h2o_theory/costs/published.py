@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from h2o_theory.costs.case import Case
 from h2o_theory.costs.hardware import HARDWARE
 from h2o_theory.costs.policy import PolicyCost
-from h2o_theory.costs.schedules import SCHEDULES
 from h2o_theory.costs.shapes import SHAPES
+from h2o_theory.costs.systems import SYSTEMS
 from h2o_theory.costs.workload import Placement, Workload, parse_placement
 
-__all__ = ["A100_LOGS", "CELLS", "T4_LOGS", "Cell", "LogRow", "h2o_cost"]
+__all__ = ["A100_LOGS", "CELLS", "T4_LOGS", "TableCell", "LogRow", "h2o_cost"]
 
 _T4_CACHE = {32: 0.1, 512: 0.2, 1024: 0.3}
 """The suite's ratio by generated tokens, with prompts of 512."""
@@ -44,7 +44,7 @@ class LogRow:
         Whether a file name or the suite says the ratio; otherwise that of the same length is taken.
     score_copies : float
         Of the version of the code that wrote the log, see
-        :class:`~h2o_theory.costs.schedules.Schedule`.
+        :class:`~h2o_theory.costs.systems.System`.
     """
 
     hardware: str
@@ -94,7 +94,7 @@ class LogRow:
             HARDWARE[self.hardware],
             Workload(self.prompt, self.generate, self.batch, self.batches),
             h2o_cost(entries) if self.ratio else PolicyCost("full"),
-            replace(SCHEDULES["flexgen"], score_copies=self.score_copies),
+            replace(SYSTEMS["flexgen"], score_copies=self.score_copies),
             parse_placement(self.placement),
         )
 
@@ -144,7 +144,7 @@ T4_LOGS: tuple[LogRow, ...] = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One cell of the paper's tables of throughput.
 
     Attributes
@@ -206,34 +206,38 @@ class Cell:
             placement = parse_placement(f"{share} {100 - share} 0 100 0 100")
         elif self.offloaded:
             name = self.system
-            placement = SCHEDULES[name].placement
+            placement = SYSTEMS[name].placement
         entries = 2 * int(round(_T4_CACHE.get(self.generate, 0.2) * self.prompt, 6))
         return Case(
             SHAPES[self.model],
             HARDWARE["t4" if self.table == 3 else "a100-80gb"],
             Workload(self.prompt, self.generate, self.batch, self.batches),
             h2o_cost(entries) if self.system == "h2o" else PolicyCost("full"),
-            SCHEDULES[name],
+            SYSTEMS[name],
             placement,
         )
 
 
-def _row(system: str, *cells: tuple[str, int, bool] | tuple[str, int, bool, int]) -> list[Cell]:
+def _row(
+    system: str, *cells: tuple[str, int, bool] | tuple[str, int, bool, int]
+) -> list[TableCell]:
     lengths = [(model, new) for new in (32, 512, 1024) for model in ("opt-6.7b", "opt-30b")]
     return [
-        Cell(3, system, model, 512, new, cell[0], cell[1], (*cell, 1)[3], cell[2])
+        TableCell(3, system, model, 512, new, cell[0], cell[1], (*cell, 1)[3], cell[2])
         for (model, new), cell in zip(lengths, cells, strict=True)
     ]
 
 
-def _xsum(system: str, small: tuple[str, int, bool], large: tuple[str, int, bool]) -> list[Cell]:
+def _xsum(
+    system: str, small: tuple[str, int, bool], large: tuple[str, int, bool]
+) -> list[TableCell]:
     return [
-        Cell(4, system, model, 0, 0, printed, batch, 1, offloaded)
+        TableCell(4, system, model, 0, 0, printed, batch, 1, offloaded)
         for model, (printed, batch, offloaded) in (("opt-6.7b", small), ("opt-30b", large))
     ]
 
 
-CELLS: tuple[Cell, ...] = (
+CELLS: tuple[TableCell, ...] = (
     *_row("accelerate", ("20.4", 2, False), ("0.6", 8, True), ("15.5", 1, False), ("0.6", 8, True),
           ("5.6", 16, True), ("0.6", 8, True)),
     *_row("deepspeed", ("10.2", 16, True), ("0.6", 4, True), ("9.6", 16, True), ("0.6", 4, True),
@@ -246,8 +250,8 @@ CELLS: tuple[Cell, ...] = (
     *_xsum("deepspeed", ("3.52", 6, True), ("0.31", 2, True)),
     *_xsum("flexgen", ("10.80", 1, False), ("3.29", 44, True)),
     *_xsum("h2o", ("30.40", 1, False), ("6.70", 180, True)),
-    Cell(5, "flexgen", "opt-6.7b", 2048, 2048, "494.1", 24),
-    Cell(5, "h2o", "opt-6.7b", 2048, 2048, "918.9", 24),
-    Cell(5, "h2o", "opt-6.7b", 2048, 2048, "1161.0", 64),
+    TableCell(5, "flexgen", "opt-6.7b", 2048, 2048, "494.1", 24),
+    TableCell(5, "h2o", "opt-6.7b", 2048, 2048, "918.9", 24),
+    TableCell(5, "h2o", "opt-6.7b", 2048, 2048, "1161.0", 64),
 )  # fmt: skip
 """Tables 3 and 4 (a T4), and the throughputs of table 5 (an A100)."""

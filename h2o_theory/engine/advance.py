@@ -7,17 +7,89 @@ inline: a call through a pointer would cost more than the arithmetic it wraps.
 
 import functools
 import types
+import typing
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from numba import float64, int64, njit, void
+from numba import float64, int64, njit
 
 from h2o_theory.kernels import code_digest
+from h2o_theory.policies import CompiledPolicy
 from h2o_theory.policies.base import GROUP_REDUCTIONS
 from h2o_theory.policies.choose import lowest
+from h2o_theory.policies.kernels import Cache, Matrix, Vector, numba_type
 
-__all__ = ["compiled_advance", "compiled_loop", "visible_row"]
+__all__ = [
+    "Block",
+    "Limits",
+    "State",
+    "compiled_advance",
+    "compiled_loop",
+    "form_row",
+    "move",
+    "welcome",
+]
 
-MEAN, MAX, FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "first"))
+_MEAN, _MAX, _FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "first"))
+
+
+class Block(NamedTuple):
+    """Rows of the group for the loop: what every policy on the head is shown.
+
+    Attributes
+    ----------
+    rows : float64 [G, B, T]
+    sink_share : float64 [G, B]
+        What a sink without a key takes of each row.
+    future : float64 [B, T]
+        Rows of a clairvoyant policy's table, [B, 0] for the others.
+    start : int
+        The first row's number.
+    """
+
+    rows: float64[:, :, ::1]
+    sink_share: Matrix
+    future: Matrix
+    start: int
+
+
+class RowKind(NamedTuple):
+    """Which row ``observe`` is shown: none, the raw one, or one renormalised over the cache."""
+
+    is_needed: bool
+    is_raw: bool
+    reduction: int
+
+
+class Limits(NamedTuple):
+    """What bounds a run.
+
+    Attributes
+    ----------
+    budget, prefill, n_sink : int
+    window : int
+        Recent entries that are protected when a victim is chosen.
+    row : RowKind
+    """
+
+    budget: int
+    prefill: int
+    n_sink: int
+    window: int
+    row: RowKind
+
+
+class State(NamedTuple):
+    """What a run carries from block to block, and two work rows.
+
+    ``features`` [T, m] are copied to the newcomer's ``cache.entry`` as it arrives.
+    """
+
+    cache: Cache
+    features: Matrix
+    row: Vector
+    spare: Vector
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
@@ -36,25 +108,27 @@ def gather(rows, g, b, position, n, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def visible_row(rows, sink_share, b, position, n, raw, reduction, row, spare):
-    """Row b of the group over the visible entries: renormalised unless raw, reduced to one.
+def form_row(block, b, n, kind, state):
+    """Fill ``state.row`` with row b of the group over the visible entries, reduced to one.
 
-    A sink without a key stays in a cache that dropped keys: ``sink_share`` [G, B] joins the mass.
+    A sink without a key stays in a cache that dropped keys: its share joins the mass that a row is
+    renormalised by.
     """
-    group = rows.shape[0] if reduction != FIRST else 1
+    row, spare = state.row, state.spare
+    group = block.rows.shape[0] if kind.reduction != _FIRST else 1
     for g in range(group):
         target = row if g == 0 else spare
-        mass = gather(rows, g, b, position, n, target) + sink_share[g, b]
+        mass = gather(block.rows, g, b, state.cache.position, n, target) + block.sink_share[g, b]
         scale = 1.0
-        if not raw:
+        if not kind.is_raw:
             scale = 1.0 / mass if mass > 0.0 else 0.0
-        if reduction == MEAN:
+        if kind.reduction == _MEAN:
             scale /= group
         if g == 0:
             if scale != 1.0:
                 for i in range(n):
                     row[i] *= scale
-        elif reduction == MAX:
+        elif kind.reduction == _MAX:
             for i in range(n):
                 row[i] = max(row[i], spare[i] * scale)
         else:
@@ -63,17 +137,17 @@ def visible_row(rows, sink_share, b, position, n, raw, reduction, row, spare):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def move(source, target, position, score, per_slot):
+def move(source, target, cache):
     """Copy entry ``source`` with its state to slot ``target``."""
     if source != target:
-        position[target] = position[source]
-        score[target] = score[source]
-        for i in range(per_slot.shape[1]):
-            per_slot[target, i] = per_slot[source, i]
+        cache.position[target] = cache.position[source]
+        cache.score[target] = cache.score[source]
+        for i in range(cache.entry.shape[1]):
+            cache.entry[target, i] = cache.entry[source, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def welcome(t, n, window, features, position, score, per_slot):
+def welcome(t, n, window, features, cache):
     """Give the newcomer t its slot: score 0, its features, then zeros.
 
     In the ring it takes the place of the entry that leaves the window, which moves behind the n
@@ -82,93 +156,67 @@ def welcome(t, n, window, features, position, score, per_slot):
     slot = n
     if n >= window > 0:
         slot = t % window
-        move(slot, n, position, score, per_slot)
-    position[slot] = t
-    score[slot] = 0.0
-    for i in range(per_slot.shape[1]):
-        per_slot[slot, i] = features[t, i] if i < features.shape[1] else 0.0
+        move(slot, n, cache)
+    cache.position[slot] = t
+    cache.score[slot] = 0.0
+    for i in range(cache.entry.shape[1]):
+        cache.entry[slot, i] = features[t, i] if i < features.shape[1] else 0.0
 
 
-def advance(
-    rows,
-    sink_share,
-    start,
-    limits,
-    features,
-    position,
-    score,
-    per_slot,
-    memory,
-    table,
-    settings,
-    row,
-    spare,
-    out,
-):
-    """Replay rows ``start .. start + B``; the state arrays carry over from block to block.
+def advance(block, n, limits, state, settings, evicted_at):
+    """Replay the rows of a block on the n entries that are held; returns how many are after it.
 
     Slots ``0 .. window`` are a ring of the protected recent entries; behind it stand the sinks
     and then the candidates, in no order. So an arrival and an eviction move three entries at the
     most, whatever the budget.
 
-    ``limits`` is (occupancy, budget, prefill, n_sink, n_recent, needs_rows, raw, reduction), and
-    its first entry is updated. ``out[j]`` is the step at which j was evicted, T while it was not.
+    ``evicted_at[j]`` is the step at which j was evicted, T while it was not.
     """
-    n, budget, prefill = limits[0], limits[1], limits[2]
-    # The window of the next step holds n_recent entries, the next query's own included, so that
-    # n_recent - 1 are protected when this step's victim is chosen.
-    window = max(limits[4] - 1, 0)
-    evictable_from = window + limits[3]
-    for b in range(rows.shape[1]):
-        t = start + b
-        welcome(t, n, window, features, position, score, per_slot)
+    cache = state.cache
+    evictable_from = limits.window + limits.n_sink
+    for b in range(block.rows.shape[1]):
+        t = block.start + b
+        welcome(t, n, limits.window, state.features, cache)
         n += 1
-        if limits[5]:
-            visible_row(rows, sink_share, b, position, n, limits[6], limits[7], row, spare)
-        observe(t, n, position, row, score, per_slot, memory, settings)  # noqa: F821
-        while n >= budget and t >= prefill - 1:
-            rate(t, b, n, position, score, per_slot, memory, table, settings)  # noqa: F821
-            victim = lowest(score, position, evictable_from, n)
-            out[position[victim]] = t
+        if limits.row.is_needed:
+            form_row(block, b, n, limits.row, state)
+        observe(t, n, cache, state.row, settings)  # noqa: F821
+        # A loop, because the one cut that ends a prefill takes out many entries at once. They are
+        # rated anew after each: a rating may depend on who else is held.
+        while n >= limits.budget and t >= limits.prefill - 1:
+            rate(t, n, cache, block.future[b], settings)  # noqa: F821
+            victim = lowest(cache.score, cache.position, evictable_from, n)
+            evicted_at[cache.position[victim]] = t
             n -= 1
-            move(n, victim, position, score, per_slot)
-    limits[0] = n
+            move(n, victim, cache)
+    return n
 
 
-_SIGNATURE = void(
-    float64[:, :, ::1],
-    float64[:, ::1],
-    int64,
-    int64[::1],
-    float64[:, ::1],
-    int64[::1],
-    float64[::1],
-    float64[:, ::1],
-    float64[::1],
-    float64[:, ::1],
-    float64[::1],
-    float64[::1],
-    float64[::1],
-    int64[::1],
-)
-
-
-def compiled_advance(policy):
+def compiled_advance(policy: CompiledPolicy) -> Callable:
     """:func:`advance` compiled for the functions of a policy."""
-    return compiled_loop(advance, _SIGNATURE, *policy.kernels)
+    return compiled_loop(advance, Limits, int64[::1], policy)
+
+
+def compiled_loop(loop: Callable, limits: type, evicted_at: object, policy: CompiledPolicy):
+    """A loop over blocks with a policy's functions bound in, given the types of two arguments."""
+    settings = typing.get_type_hints(type(policy).settings)["return"]
+    arguments = [Block, int, limits, State, settings, evicted_at]
+    return _compiled(loop, int64(*map(numba_type, arguments)), settings, *policy.kernels)
 
 
 @functools.cache
-def compiled_loop(loop, signature, observe, rate):
-    """A loop with a policy's functions bound in: about a second the first time, then cached.
+def _compiled(loop, signature, settings, observe, rate):
+    """About a second the first time, then read from the disk.
 
-    The qualified name carries a digest of all code the loop is built from, see
-    :mod:`h2o_theory.kernels`, wherever a policy was written: in a file, a notebook's cell or at the
-    prompt.
+    The qualified name, by which numba files what it compiled, carries a digest of all code the loop
+    is built from, see :mod:`h2o_theory.kernels`, wherever a policy was written: in a file, a
+    notebook's cell or at the prompt. The names of the settings are part of it, since compiled code
+    finds them by their order.
     """
     functions = {"observe": observe, "rate": rate}
     bound = types.FunctionType(loop.__code__, {**loop.__globals__, **functions}, loop.__name__)
     bound.__module__ = loop.__module__
     digest = code_digest(loop, observe, rate)
-    bound.__qualname__ = f"{loop.__name__}_{observe.__name__}_{rate.__name__}_{digest}"
+    names = "_".join(settings._fields)
+    bound.__qualname__ = f"{loop.__name__}_{observe.__name__}_{rate.__name__}_{digest}_{names}"
     return njit(signature, cache=True, nogil=True, error_model="numpy")(bound)

@@ -115,7 +115,7 @@ def certified_optimum(
         most = min(trace.tokens, 2 * largest)
         curve = optimum_curve(fixed, most, budgets=asked.values(), prefill=prefill)
         found = [_head_row(head, text, fixed, curve.schedules[k]) for text, k in asked.items()]
-        return curve, found, rows.astype(np.float32) if keep else None
+        return curve, found, _in_single_precision(rows, fixed, prefill) if keep else None
 
     solved = in_threads(solve, heads, workers, progress, "optimum")
     curves = dict(zip(heads, (curve for curve, _, _ in solved), strict=True))
@@ -123,10 +123,15 @@ def certified_optimum(
     for text, k in asked.items():
         splits[text] = _exact_split(trace, curves, k * len(heads), workers, progress)
     table = pd.DataFrame([row for _, rows, _ in solved for row in rows])
-    rows = np.stack([kept for _, _, kept in solved]) if keep else None
+    pool = None
+    if keep:
+        pool = (
+            np.stack([rows for _, _, (rows, _) in solved]),
+            sum(lost for _, _, (_, lost) in solved),
+        )
     summary = []
     for done, (text, k) in enumerate(asked.items(), start=1):
-        summary.append(_split_row(text, k, splits[text], rows, prefill))
+        summary.append(_split_row(text, k, splits[text], pool, prefill))
         if progress and keep:
             progress(done, len(asked), "pooled bound")
     return CertifiedOptimum(table, pd.DataFrame(summary), _allocation(heads, splits), curves)
@@ -237,16 +242,31 @@ def _exact_split(trace, curves, total, workers, progress):
         curves.update(zip(short, longer, strict=True))
 
 
-def _split_row(text, budget, split, rows, prefill):
+def _in_single_precision(rows, fixed, prefill):
+    """Rows in float32, and by how much a schedule may retain more of ``fixed`` than of them.
+
+    The split is about the rows in fixed point. A bound on the rounded rows is one on those only
+    with every entry that was rounded down added to it.
+    """
+    single = rows.astype(np.float32)
+    short = np.maximum(fixed - to_fixed_point(single), 0)
+    return single, int(short[prefill:].sum())
+
+
+def _split_row(text, budget, split, pool, prefill):
     even, best = split.retained_mass
-    pool = pooled_bound(rows, split.total, prefill=prefill) if rows is not None else None
+    pooled_mass = np.nan
+    if pool is not None:
+        rows, lost = pool
+        upper = pooled_bound(rows, split.total, prefill=prefill).upper + lost
+        pooled_mass = upper * _UNIT / max(split.n_scored, 1)
     return {
         "budget": text,
         "budget_tokens": budget,
         "total_tokens": split.total,
         "even_mass": even,
         "split_mass": best,
-        "pooled_mass": pool.retained_mass if pool else np.nan,
+        "pooled_mass": pooled_mass,
         "smallest": int(split.budgets.min()),
         "largest": int(split.budgets.max()),
     }

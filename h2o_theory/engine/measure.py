@@ -175,6 +175,13 @@ class HeadTotals:
         whole = np.rint(ranked * _UNIT).sum(axis=0).astype(np.int64)
         self._ranked[: whole.size] += whole[::-1]
 
+    def full(self):
+        """Mass of the whole scored rows in fixed point: what a cache that drops nothing retains.
+
+        Below one a row in a layer with a sink that belongs to no key.
+        """
+        return int(self._ranked.sum())
+
     def topk(self, budget):
         """Per-row top-k bound in fixed point: sum over scored rows of the ``budget`` largest keys.
 

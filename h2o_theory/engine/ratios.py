@@ -17,10 +17,11 @@ def ratio_intervals(results, heads):
     With :math:`L \le J_{OPT} \le U` and a policy's own J, which is at most J(OPT),
 
     .. math:: \frac{J}{U} \le \frac{J}{J_{OPT}} \le \min\Bigl(1, \frac{J}{L}\Bigr), \qquad
-              \max\Bigl(1, \frac{n - J}{n - L}\Bigr) \le \frac{n - J}{n - J_{OPT}}
-              \le \frac{n - J}{n - U}.
+              \max\Bigl(1, \frac{F - J}{F - L}\Bigr) \le \frac{F - J}{F - J_{OPT}}
+              \le \frac{F - J}{F - U},
 
-    L and U are first moved apart by what the rounding of rows to single precision may change.
+    F the mass of the whole rows. L and U are first moved apart by what the rounding of rows to
+    single precision may change.
 
     Parameters
     ----------
@@ -36,13 +37,14 @@ def ratio_intervals(results, heads):
         budget, budget_tokens, retained_mass, ``ratio_least``, ``ratio_most``,
         ``lost_ratio_least``, ``lost_ratio_most``. A ratio is NaN where its denominator may be 0.
     """
-    names = [*_KEY, "policy", "parameters", "budget_tokens", "retained_mass"]
+    names = [*_KEY, "policy", "parameters", "budget_tokens", "retained_mass", "full_mass"]
     table = results[names].merge(heads[[*_KEY, "optimum_mass", "bound_mass"]], on=_KEY)
     slack = table.bound_mass * _SINGLE + table.budget_tokens * 2.0**-FRACTION_BITS
     lower, upper = table.optimum_mass - slack, table.bound_mass + slack
-    mass = table.retained_mass
+    mass, full = table.retained_mass, table.full_mass
     table["ratio_least"] = mass / upper.where(table.bound_mass > 0)
     table["ratio_most"] = (mass / lower.where(lower > 0)).clip(upper=1.0)
-    table["lost_ratio_least"] = ((1 - mass) / (1 - lower).where(lower < 1)).clip(lower=1.0)
-    table["lost_ratio_most"] = (1 - mass) / (1 - upper).where(upper < 1)
-    return table.drop(columns=["optimum_mass", "bound_mass"]).replace([np.inf], np.nan)
+    table["lost_ratio_least"] = (full - mass) / (full - lower).where(lower < full)
+    table["lost_ratio_least"] = table["lost_ratio_least"].clip(lower=1.0)
+    table["lost_ratio_most"] = (full - mass) / (full - upper).where(upper < full)
+    return table.drop(columns=["optimum_mass", "bound_mass", "full_mass"]).replace([np.inf], np.nan)

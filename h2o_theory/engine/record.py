@@ -37,7 +37,8 @@ def record(task, context, schedule, measure, totals, optima, sparsity):
         "n_rows_full": int(is_full.sum()),
         "retained_mass": float(retained.mean()),
         "retained_mass_full": float(retained[is_full].mean()) if is_full.any() else np.nan,
-        **_against_the_optimum(task, measure.total_fixed(), optima, n_rows),
+        "full_mass": totals.full() * _UNIT / n_rows,
+        **_against_the_optimum(task, measure.total_fixed(), optima, totals.full(), n_rows),
         "topk_mass": topk * _UNIT / n_rows,
         "topk_bound_ratio": np.nan if reference or topk == 0 else measure.total_fixed() / topk,
         "output_error": measure.output_error(),
@@ -51,14 +52,16 @@ def record(task, context, schedule, measure, totals, optima, sparsity):
     }
 
 
-def _against_the_optimum(task, value, optima, n_rows):
+def _against_the_optimum(task, value, optima, full, n_rows):
+    """Columns of the optimum; what is lost is counted from ``full``, the mass of whole rows, so
+    that what a sink without a key takes of a row is nobody's loss."""
     columns = ("optimum_mass", "approximation_ratio", "lost_mass_ratio")
     if optima is None:
         return dict.fromkeys(columns, np.nan)
     best = optima.best[task.prefill, task.budget]
     assert value <= best, "a policy beat the exact optimum"
     assert not task.policy.needs_optimum or value == best, "the optimum's schedule lost its value"
-    lost, least = n_rows - value * _UNIT, n_rows - best * _UNIT
+    lost, least = (full - value) * _UNIT, (full - best) * _UNIT
     reference = task.policy.kind == "reference"
     return {
         "optimum_mass": best * _UNIT / n_rows,

@@ -30,6 +30,7 @@ COLUMNS = (
     "n_rows_full",
     "retained_mass",
     "retained_mass_full",
+    "full_mass",
     "optimum_mass",
     "topk_mass",
     "approximation_ratio",
@@ -99,7 +100,9 @@ def replay(
         units of 2^-36, OPT the best evict-only schedule at the same budget, prefill and rows
         (NaN where OPT itself retains nothing, and without the optimum);
         ``topk_bound_ratio`` divides by the per-row top-k bound instead; ``lost_mass_ratio`` is
-        (n - J) / (n - J(OPT)); ``hit_rate`` is the share of accesses under the rule ``uniform``
+        (F - J) / (F - J(OPT)), F the mass of the whole rows: ``full_mass``, 1 unless a sink
+        without a key takes a share of each row; ``hit_rate`` is the share of accesses under the
+        rule ``uniform``
         (own key, or at least 1 / (t + 1) of the full row) that find their key visible, whatever
         rule the policy goes by. ``level`` is ``open``: rows come from the full cache, so how
         eviction changes later queries is not seen.

@@ -125,7 +125,7 @@ def _replayed(study, window, policies, budgets):
         }
         named = zip(table["policy"], table["parameters"], strict=True)
         table["asked"] = [asked[pair] for pair in named]
-        table["lost_mass"] = 1 - table["retained_mass"]
+        table["lost_mass"] = table["full_mass"] - table["retained_mass"]
         table["ratio_gap"] = 1 - table["approximation_ratio"]
         means = table.groupby(["asked", "budget", "layer"], sort=False)[list(METRICS)].mean()
         means = means.reset_index()

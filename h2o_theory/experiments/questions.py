@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.live.identity import policy_fingerprint
 from h2o_theory.live.loop import closed_loop
 from h2o_theory.live.stream import piece_of, stream_logits
+from h2o_theory.store import policy_identity
 
 __all__ = ["Question", "answer_scores", "encode_question", "question_length"]
 
@@ -80,8 +80,9 @@ def answer_scores(study, policy, budgets, encoded) -> list[np.ndarray]:
             row[: len(answers)] = _score(study.model.model, policy, k, answers)
         return {}, {"sums": sums}
 
-    what = [policy_fingerprint(policy, k) for k in budgets]
-    _, arrays = study.kept(compute, kind="choice", policy=what, budget=budgets, answers=encoded)
+    _, arrays = study.kept(
+        compute, kind="choice", policy=policy_identity(policy), budget=budgets, answers=encoded
+    )
     return [row[: len(answers)] for row, answers in zip(arrays["sums"], encoded, strict=True)]
 
 

@@ -2,14 +2,14 @@
 
 import json
 import math
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 
 import h2o_theory
-from h2o_theory.errors import BadArgument, CannotWrite
+from h2o_theory.errors import BadArgument
+from h2o_theory.store import write_bytes
 
 __all__ = ["ExperimentResult", "load_result", "save_result"]
 
@@ -57,22 +57,14 @@ class ExperimentResult:
 
 
 def save_result(result, folder):
-    """Write ``NAME.json`` beside and rename it; returns its path."""
+    """Write ``NAME.json`` atomically; returns its path."""
     folder = Path(folder)
     plain = vars(result) | {
         "table": result.table.to_dict("records"),
         "extra": {name: table.to_dict("records") for name, table in result.extra.items()},
     }
     path = folder / f"{result.name}.json"
-    beside = folder / f".{result.name}.{os.getpid()}.part"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(_finite(plain), indent=1) + "\n")
-        os.replace(beside, path)
-    except OSError as error:
-        raise CannotWrite("cannot write there", where=folder, got=error.strerror) from None
-    finally:
-        beside.unlink(missing_ok=True)
+    write_bytes(path, (json.dumps(_finite(plain), indent=1) + "\n").encode())
     return path
 
 

@@ -8,11 +8,17 @@ import pandas as pd
 
 from h2o_theory.budgets import parse_budget
 from h2o_theory.live.campaign import windows_of
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import evaluate, full_run
-from h2o_theory.live.identity import cell_id, model_fingerprint, policy_fingerprint
 from h2o_theory.live.refuse import check_policy_runs_live
 from h2o_theory.live.summary import paired_increase
+from h2o_theory.store import (
+    LIVE_ROOMS,
+    CellStore,
+    code_identity,
+    identity,
+    model_identity,
+    policy_identity,
+)
 
 __all__ = ["FULL", "Arm", "Comparison", "Study", "policy_arm"]
 
@@ -51,7 +57,7 @@ def policy_arm(policy, budget, tokens, *, label=None, positions="original", seed
     options = {"prefill": 0, "positions": positions, "seed": seed}
     what = {
         "kind": "loss",
-        "policy": policy_fingerprint(policy, budget),
+        "policy": policy_identity(policy),
         "budget": budget,
         **options,
     }
@@ -96,7 +102,10 @@ class Study:
         self.windows = windows_of(ids, tokens, windows)
         self.tokens = len(self.windows[0])
         self.store = CellStore(out)
-        self._fingerprint = model_fingerprint(model.model)
+        self._base = {
+            "code": code_identity(*LIVE_ROOMS, "experiments", "statistics"),
+            "model": model_identity(model.model),
+        }
         self._full = None, None
 
     def full(self, window):
@@ -112,7 +121,7 @@ class Study:
 
     def kept(self, compute, **what):
         """``(record, arrays)`` of anything named by ``what`` and this model."""
-        name = cell_id(model=self._fingerprint, **what)
+        name = identity(**self._base, **what)
         found = self.store.load(name)
         if found is None:
             found = compute()

@@ -25,7 +25,8 @@ HEAD = ["trace_id", "layer", "kv_head"]
 
 REQUIRED = (
     "trace", "trace_id", "model", "tokens", "layer", "kv_head", "policy", "parameters", "budget",
-    "budget_tokens", "prefill", "level", "n_rows", "retained_mass", "optimum_mass", "topk_mass",
+    "budget_tokens", "prefill", "level", "n_rows", "retained_mass", "full_mass", "optimum_mass",
+    "topk_mass",
     "approximation_ratio", "lost_mass_ratio", "output_error", "kl", "sparsity_causal",
     "sparsity_square",
 )  # fmt: skip

@@ -8,12 +8,18 @@ import pandas as pd
 
 from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument, TextError
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.evaluate import check_full_run, evaluate, first_scored, full_run
-from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.stream import as_token_ids
 from h2o_theory.live.tasks import live_tasks
 from h2o_theory.recorder.models import LoadedModel
+from h2o_theory.store import (
+    LIVE_ROOMS,
+    CellStore,
+    code_identity,
+    identity,
+    model_identity,
+    text_identity,
+)
 
 __all__ = ["LIVE_COLUMNS", "Campaign", "is_out_of_memory", "run_live", "windows_of"]
 
@@ -164,13 +170,15 @@ def run_live(
     check_full_run(model, len(windows[0]))
     tasks = live_tasks(policies, budgets, model, len(windows[0]), prefill, positions)
     first_scored(prefill, len(windows[0]))
-    store, print_ = CellStore(out), model_fingerprint(model)
+    store = CellStore(out)
+    base = {"code": code_identity(*LIVE_ROOMS), "model": model_identity(model)}
     rows, losses, sizes, skipped = [], {}, {}, 0
     for number, ids in enumerate(windows):
         reference = None
         for done, task in enumerate(tasks):
             options = {"prefill": prefill, "positions": positions, "seed": seed}
-            cell = cell_id(kind="loss", model=print_, ids=ids, **task.what, **options)
+            text_id = text_identity(ids)
+            cell = identity(kind="loss", text=text_id, **base, **task.what, **options)
             row = {
                 "model": name,
                 "text": text,

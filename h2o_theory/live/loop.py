@@ -84,7 +84,7 @@ class ClosedLoop:
 
     def require_call(self, layer, query, key, inner, options):
         """Refuse a call that the loop cannot take over."""
-        require_options(f"layer {layer}", inner, options)
+        require_options(f"layer {layer}", inner, options, query.device.type)
         rows, seen = query.shape[2], self._layers[layer].seen
         if query.shape[0] != 1:
             raise RecordingRefused(

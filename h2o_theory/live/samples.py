@@ -9,11 +9,17 @@ from h2o_theory.engine.arguments import checked_seed
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.bleu import self_bleu
 from h2o_theory.live.campaign import is_out_of_memory
-from h2o_theory.live.cells import CellStore
 from h2o_theory.live.generate import check_draws, generate
-from h2o_theory.live.identity import cell_id, model_fingerprint
 from h2o_theory.live.refuse import check_context
 from h2o_theory.live.tasks import live_tasks
+from h2o_theory.store import (
+    LIVE_ROOMS,
+    CellStore,
+    code_identity,
+    identity,
+    model_identity,
+    text_identity,
+)
 
 __all__ = ["sample_table", "sample_tasks"]
 
@@ -91,7 +97,7 @@ def sample_table(
     tasks = sample_tasks(
         model, prompt, policies, budgets, samples=samples, new_tokens=new_tokens, **options
     )
-    store, fingerprint, rows = CellStore(out), model_fingerprint(model.model), []
+    store, rows, code = CellStore(out), [], code_identity(*LIVE_ROOMS)
     for done, task in enumerate(tasks, start=1):
         row = {
             "policy": task.policy.name,
@@ -101,10 +107,11 @@ def sample_table(
             "status": "done",
             "reason": "",
         }
-        cell = cell_id(
+        cell = identity(
             kind="samples",
-            model=fingerprint,
-            ids=prompt,
+            code=code,
+            model=model_identity(model.model),
+            text=text_identity(prompt),
             samples=samples,
             new_tokens=new_tokens,
             seed=seed,

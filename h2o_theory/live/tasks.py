@@ -7,7 +7,6 @@ import numpy as np
 from h2o_theory.engine.tasks import refuse_repeated
 from h2o_theory.errors import BadArgument
 from h2o_theory.live.heads import heads_of
-from h2o_theory.live.identity import policy_fingerprint
 from h2o_theory.live.loop import POSITIONS
 from h2o_theory.live.refuse import (
     check_budgets,
@@ -17,6 +16,7 @@ from h2o_theory.live.refuse import (
 )
 from h2o_theory.policies import parse_policies
 from h2o_theory.policies.base import without_parts
+from h2o_theory.store import policy_identity
 
 __all__ = ["LiveTask", "live_tasks"]
 
@@ -52,8 +52,7 @@ class LiveTask:
     @property
     def what(self):
         """What a result depends on, for a cell's identity."""
-        fingerprint = policy_fingerprint(self.policy, self.budget)
-        return {"policy": fingerprint, "budget": self.budget}
+        return {"policy": policy_identity(self.policy), "budget": self.budget}
 
 
 def live_tasks(policies, budgets, model, tokens, prefill, positions):

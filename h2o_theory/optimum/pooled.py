@@ -94,7 +94,8 @@ def pooled_bound(
     Returns
     -------
     PooledBound
-        At least the value of every :class:`Split` of the same total.
+        At least the value of every :class:`Split` of the same total and of the same rows: curves
+        of rows that were not rounded to float32 can reach a little more than these do.
 
     Raises
     ------

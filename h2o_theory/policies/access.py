@@ -4,29 +4,39 @@ Every softmax row touches every key, so LRU, LFU and Belady's rule need a rule o
 is. A token's own arrival is one under every rule; besides, a key is accessed when its weight in
 a row over n visible entries is
 
-============  ==============================  ===================
-rule          at least                        default ``level``
-============  ==============================  ===================
-``uniform``   1 / n, its fair share           (none)
-``relative``  ``level`` times the row's max   0.01
-``top_m``     the ``level``-th largest weight  8
-``absolute``  ``level``                       0.01
-============  ==============================  ===================
+============  ==================================  =======================
+rule          at least                            default ``threshold``
+============  ==================================  =======================
+``uniform``   1 / n, its fair share               (none)
+``relative``  ``threshold`` times the row's max   0.01
+``top_m``     the ``threshold``-th largest weight  8
+``absolute``  ``threshold``                       0.01
+============  ==================================  =======================
 
 and not zero.
 """
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["ACCESS_RULES", "access_settings", "is_access", "least_access", "settle_access"]
+__all__ = ["ACCESS_RULES", "Access", "access_of", "is_access", "least_access", "resolve_access"]
 
 ACCESS_RULES = ("uniform", "relative", "top_m", "absolute")
-_LEVELS = {"uniform": None, "relative": 0.01, "top_m": 8.0, "absolute": 0.01}
+_UNIFORM, _RELATIVE, _TOP_M, _ABSOLUTE = range(len(ACCESS_RULES))
+_DEFAULTS = {"uniform": None, "relative": 0.01, "top_m": 8.0, "absolute": 0.01}
 _SLACK = 1.0 - 1e-9
 _TINY = 1e-300
+
+
+class Access(NamedTuple):
+    """An access rule for compiled functions; ``rule`` is an index of ACCESS_RULES."""
+
+    rule: int
+    threshold: float
 
 
 @njit(cache=True, nogil=True)
@@ -40,15 +50,15 @@ def is_access(weight, visible, own):
 
 
 @njit(cache=True, nogil=True)
-def least_access(rule, level, row, n):
-    """The weight from which a key of ``row[:n]`` is accessed; ``rule`` indexes ACCESS_RULES."""
-    if rule == 0.0:
+def least_access(access, row, n):
+    """The weight from which a key of ``row[:n]`` is accessed."""
+    if access.rule == _UNIFORM:
         return _SLACK / n
-    if rule == 1.0:
-        return max(_SLACK * level * row[:n].max(), _TINY)
-    if rule == 2.0:
-        return max(_mth_largest(row, n, min(int(level), n)), _TINY)
-    return level
+    if access.rule == _RELATIVE:
+        return max(_SLACK * access.threshold * row[:n].max(), _TINY)
+    if access.rule == _TOP_M:
+        return max(_mth_largest(row, n, min(int(access.threshold), n)), _TINY)
+    return access.threshold
 
 
 @njit(cache=True, nogil=True)
@@ -66,26 +76,29 @@ def _mth_largest(row, n, m):
     return bound
 
 
-def access_settings(policy):
-    """``[rule, level]`` of a policy with the parameters ``access`` and ``level``."""
-    return [float(ACCESS_RULES.index(policy.access)), float(policy.level or 0.0)]
+def access_of(policy: Any) -> Access:
+    """The rule of a policy with the parameters ``access`` and ``threshold``."""
+    return Access(ACCESS_RULES.index(policy.access), float(policy.threshold or 0.0))
 
 
-def settle_access(policy):
-    """Give ``level`` of ``policy`` the default of its rule ``access``, so that results name it.
+def resolve_access(policy: Any) -> None:
+    """Give ``threshold`` of ``policy`` the default of its rule ``access``, so that results name it.
 
     Raises BadArgument unless the two can be used together.
     """
-    access, level = policy.access, policy.level
-    usable = access in ACCESS_RULES and (level is None or (level > 0 and access != "uniform"))
-    if usable and level is not None:
-        usable = level == int(level) if access == "top_m" else level <= 1
+    access, threshold = policy.access, policy.threshold
+    usable = access in ACCESS_RULES and (
+        threshold is None or (threshold > 0 and access != "uniform")
+    )
+    if usable and threshold is not None:
+        usable = threshold == int(threshold) if access == "top_m" else threshold <= 1
     if not usable:
         raise BadArgument(
-            "there is no such access rule",
-            where=f"{policy.name}:access",
-            got=f"access={access}, level={level}",
-            expected="uniform; relative or absolute with a level up to 1; top_m with a whole level",
+            "access must be uniform, relative or absolute with a threshold up to 1, or top_m with "
+            "a whole one",
+            where=policy.name,
+            got=f"access={access}, threshold={threshold}",
         )
-    if level is None:
-        object.__setattr__(policy, "level", _LEVELS[access])  # it is frozen for everyone else
+    if threshold is None:
+        # It is frozen for everyone else.
+        object.__setattr__(policy, "threshold", _DEFAULTS[access])

@@ -1,23 +1,21 @@
 """What a policy is: a rule that scores the visible entries; the engine does everything else."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies.checks import require_one_of
+from h2o_theory.policies.checks import GROUP_REDUCTIONS, ROWS, require_common, require_one_of
+from h2o_theory.policies.kernels import NoSettings, observe_nothing, rate_nothing
 from h2o_theory.policies.parts import Parts, resolve_parts
 from h2o_theory.policies.tensors import TENSORS, Tensors
 
 __all__ = ["GROUP_REDUCTIONS", "ROWS", "CompiledPolicy", "Context", "Policy"]
 
-ROWS = ("renormalised", "raw")
-GROUP_REDUCTIONS = ("mean", "sum", "max", "first")
 _DECLARATIONS = {
     "kind": ("online", "clairvoyant", "reference"),
     "rows": ROWS,
@@ -180,16 +178,6 @@ def _text(value):
     return str(value)
 
 
-@njit(cache=True, nogil=True)
-def observe_nothing(t, n, position, row, score, per_slot, memory, settings):
-    """The observation of a policy that does not look at attention."""
-
-
-@njit(cache=True, nogil=True)
-def rate_nothing(t, b, n, position, score, per_slot, memory, table, settings):
-    """The rating of a policy whose score is already up to date after the observation."""
-
-
 @dataclass(frozen=True)
 class CompiledPolicy(Policy):
     r"""Base of policies with compiled functions, as all that ship are: frozen parameters.
@@ -199,22 +187,27 @@ class CompiledPolicy(Policy):
 
     .. math:: u_t = \arg\min_{j \in S_t \setminus P_t} \text{score}(j),
 
-    the oldest among equals, where P_t holds the sinks and the recent window. Both functions see
-    only the entries of S_t, in no particular order: entry i is token ``position[i]``.
+    the oldest among equals, where P_t holds the sinks and the recent window. Both functions are
+    compiled, see a :class:`~h2o_theory.policies.kernels.Cache` of n entries, and write its scores.
 
-    ``observe(t, n, position, row, score, per_slot, memory, settings)``
-        Row t restricted to S_t is ``row[:n]``, reduced over the group; update ``score[:n]``,
-        ``per_slot[:n]`` (kept with the entry: its :meth:`features`, then zeros at first) and
-        ``memory`` (kept for the head).
-    ``rate(t, b, n, position, score, per_slot, memory, table, settings)``
-        Bring ``score[:n]`` up to date for the choice of a victim. ``table[b]`` is row t of
+    ``observe(t, n, cache, row, settings)``
+        Row t restricted to S_t is ``row[:n]``, reduced over the group: entry i is token
+        ``cache.position[i]``.
+    ``rate(t, n, cache, future, settings)``
+        Bring ``cache.score[:n]`` up to date for the choice of a victim. ``future`` is row t of
         :meth:`table`; it is empty for online policies.
 
-    Subclasses are frozen dataclasses whose fields are the parameters, with defaults.
+    Subclasses are frozen dataclasses whose fields are the parameters, with defaults. A parameter
+    ``recent``, ``n_sink``, ``n_heavy``, ``n_recent``, ``window``, ``rows`` or ``group`` is checked
+    here.
     """
 
     observe: ClassVar = observe_nothing
     rate: ClassVar = rate_nothing
+
+    def __post_init__(self) -> None:
+        """Check the parameters that policies have in common."""
+        require_common(self)
 
     @property
     def nested(self) -> bool:
@@ -222,27 +215,30 @@ class CompiledPolicy(Policy):
         return self.kind == "clairvoyant"
 
     @property
-    def kernels(self):
+    def kernels(self) -> tuple[Callable, Callable]:
         """The compiled pair (observe, rate) of these parameters."""
         return type(self).observe, type(self).rate
 
-    def settings(self, context):
-        """Numbers handed to the compiled functions, float64 [any]."""
-        return np.zeros(0)
+    def settings(self, context: Context) -> NoSettings:
+        """What the compiled functions are handed: a NamedTuple of numbers and arrays.
 
-    def sizes(self, context):
-        """Lengths of ``per_slot`` (of each entry, beside features) and ``memory`` (of the head)."""
+        Its class is read off the annotation of the result.
+        """
+        return NoSettings()
+
+    def sizes(self, context: Context) -> tuple[int, int]:
+        """How many numbers are kept with each entry (beside features) and for the head."""
         return 0, 0
 
-    def features(self, context):
+    def features(self, context: Context) -> np.ndarray:
         """What the rule needs to know of ``context.tensors``, token by token: float64 [T, m].
 
-        The engine copies row t to the first m places of the newcomer's ``per_slot`` when token t
-        arrives. An online policy computes row t from tokens up to t alone.
+        The engine copies row t to the first m places of the newcomer's ``cache.entry`` when token
+        t arrives. An online policy computes row t from tokens up to t alone.
         """
         return np.zeros((context.tokens, 0))
 
-    def table(self, mean_rows):
+    def table(self, mean_rows: np.ndarray) -> np.ndarray:
         """Clairvoyant policies: float64 [T, T], row t available to ``rate`` at step t."""
         return np.zeros((0, 0))
 

@@ -1,10 +1,21 @@
 """Checks of a policy's parameters, as sentences about them."""
 
+from dataclasses import fields
 from typing import Any
 
 from h2o_theory.errors import BadArgument
 
-__all__ = ["require_one_of", "require_share", "require_whole_number"]
+__all__ = [
+    "GROUP_REDUCTIONS",
+    "ROWS",
+    "require_common",
+    "require_one_of",
+    "require_share",
+    "require_whole_number",
+]
+
+ROWS = ("renormalised", "raw")
+GROUP_REDUCTIONS = ("mean", "sum", "max", "first")
 
 
 def require_one_of(policy: Any, name: str, options: tuple) -> None:
@@ -31,3 +42,22 @@ def require_share(policy: Any, name: str) -> None:
     value = getattr(policy, name)
     if not 0 <= value <= 1:
         raise BadArgument(f"{name} must be a share from 0 to 1", where=policy.name, got=value)
+
+
+def require_common(policy: Any) -> None:
+    """Check the parameters whose meaning is the same in every compiled policy that has them."""
+    for item in fields(policy):
+        if item.name in _COMMON and getattr(policy, item.name) is not None:
+            check, *more = _COMMON[item.name]
+            check(policy, item.name, *more)
+
+
+_COMMON = {
+    "recent": (require_share,),
+    "n_sink": (require_whole_number, 0),
+    "n_heavy": (require_whole_number, 0),
+    "n_recent": (require_whole_number, 0),
+    "window": (require_whole_number, 1),
+    "rows": (require_one_of, ROWS),
+    "group": (require_one_of, GROUP_REDUCTIONS),
+}

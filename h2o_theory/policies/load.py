@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from h2o_theory.errors import BadArgument
+from h2o_theory.store.identity import file_identity, local_files
 
 __all__ = ["find_class", "names_a_class"]
 
@@ -69,13 +70,24 @@ def _import(text: str) -> ModuleType:
         sys.path[:] = before
 
 
+_HELPERS: set[str] = set()
+"""Names of modules that users' files imported from beside them."""
+
+
 def _import_file(path: Path) -> ModuleType:
-    """The file as a module, once: a second call gives the same classes."""
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    """The file as a module, with its folder on the path: it may import what lies beside it.
+
+    A second call gives the same classes, until the file or one that it imports is changed.
+    """
+    if not path.is_file():
+        raise FileNotFoundError("no such file")
+    digest = hashlib.sha256(f"{path.resolve()} {file_identity(path)}".encode()).hexdigest()[:12]
     name = f"h2o_theory_user_{path.stem}_{digest}"
     if name not in sys.modules:
-        if not path.is_file():
-            raise FileNotFoundError("no such file")
+        # Helpers of an earlier version, or of another folder, may go by the same names.
+        for helper in _HELPERS & set(sys.modules):
+            del sys.modules[helper]
+        sys.path.insert(0, str(path.resolve().parent))
         spec = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
@@ -84,4 +96,9 @@ def _import_file(path: Path) -> ModuleType:
         except BaseException:
             del sys.modules[name]
             raise
+        finally:
+            own = set(local_files(path)) - {path.resolve()}
+            for other, found in list(sys.modules.items()):
+                if getattr(found, "__file__", None) and Path(found.__file__).resolve() in own:
+                    _HELPERS.add(other)
     return sys.modules[name]

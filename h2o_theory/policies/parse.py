@@ -95,7 +95,12 @@ def make_class(cls: type[T], text: str, where: str) -> T:
     return cls(**given)
 
 
-def make_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
+def make_named(
+    text: str,
+    kind: str,
+    classes: Mapping[str, type[T]],
+    elsewhere: Mapping[str, str] | None = None,
+) -> T:
     """An instance of one of ``classes``, a dict of the names of a ``kind``.
 
     Raises
@@ -107,7 +112,7 @@ def make_named(text: str, kind: str, classes: Mapping[str, type[T]]) -> T:
     """
     name, _, rest = text.strip().partition(":")
     if name not in classes:
-        raise UnknownName.of(kind, name, classes)
+        raise UnknownName.of(kind, name, classes, elsewhere=elsewhere)
     return make_class(classes[name], rest, name)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from h2o_theory.errors import BadBudget
 
-__all__ = ["Parts", "heavy_part", "part_of", "resolve_parts", "sinks_within"]
+__all__ = ["Parts", "heavy_part", "part_of", "resolve_parts", "sinks_within", "split_parts"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,29 @@ def sinks_within(policy: Any, n_sink: int, budget: int, *, default: int) -> int:
         got=f"n_sink={n_sink} with a budget of {budget}",
         expected="n_sink of at most budget - 1",
     )
+
+
+def split_parts(policy: Any, budget: int) -> Parts:
+    """Sinks, heavy entries and a window, by ``n_sink``, ``recent``, ``n_recent`` and ``n_heavy``.
+
+    The last two, in tokens, take the place of the share; one of them gives the other.
+
+    Raises
+    ------
+    BadBudget
+        If the parts asked for do not fit the budget.
+    """
+    n_sink = sinks_within(policy, policy.n_sink, budget, default=0)
+    rest, n_heavy, n_recent = budget - n_sink, policy.n_heavy, policy.n_recent
+    if n_recent is None and n_heavy is None:
+        n_heavy = heavy_part(policy.recent, rest)
+    if (n_recent or 0) + (n_heavy or 0) > rest:
+        raise BadBudget(
+            "the budget is smaller than the policy's protected parts",
+            where=policy.name,
+            got=f"n_sink={n_sink}, n_heavy={n_heavy}, n_recent={n_recent} with a budget "
+            f"of {budget}",
+            expected="parts of at most the budget together",
+        )
+    n_recent = rest - n_heavy if n_recent is None else n_recent
+    return Parts(n_sink, rest - n_recent if n_heavy is None else n_heavy, n_recent)

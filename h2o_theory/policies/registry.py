@@ -26,10 +26,27 @@ def register(cls: type[Policy]) -> type[Policy]:
 
 def available() -> dict[str, type[Policy]]:
     """All registered policies, ``{name: class}``, sorted by name."""
-    package = importlib.import_module("h2o_theory.policies")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"h2o_theory.policies.{module.name}")
+    # Late, because the rules import this module to register themselves.
+    rules = importlib.import_module("h2o_theory.policies.rules")
+    for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
+        importlib.import_module(module.name)
     return dict(sorted(_REGISTRY.items()))
+
+
+_ELSEWHERE = {
+    "streamingllm": "sink",
+    "streaming_llm": "sink",
+    "streaming-llm": "sink",
+    "pyramidkv": "a policy at the budget pyramid:10%",
+    "adakv": "a policy at the budget ada:10%",
+    "observedattention": "h2o",
+    "slidingwindow": "recent",
+    "window": "recent",
+    "knorm": "key_norm",
+    "keydiff": "key_diff",
+    "expectedattention": "expected_attention",
+}
+"""Names that papers and other libraries use, with what they are called here."""
 
 
 def make_policy(text: str) -> Policy:
@@ -58,7 +75,7 @@ def make_policy(text: str) -> Policy:
                 f"{cls.__name__} must be a subclass of h2o_theory.PlainPolicy", where=text
             )
         return make_class(cls, parameters, text.strip())
-    return make_named(text, "policy", classes)
+    return make_named(text, "policy", classes, _ELSEWHERE)
 
 
 def parse_policies(policies: str | Policy | Iterable[str | Policy]) -> list[Policy]:

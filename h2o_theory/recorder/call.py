@@ -116,8 +116,34 @@ def arithmetic_of(options: Mapping[str, Any]) -> LayerArithmetic:
     )
 
 
-def require_options(where: object, inner: str, options: Mapping[str, Any]) -> None:
-    """Refuse arithmetic that a trace does not hold, or that the inner attention would drop."""
+def require_options(where: str, inner: str, options: Mapping[str, Any], device: str) -> None:
+    """Refuse arithmetic that a trace does not hold, or that the inner attention would drop.
+
+    Parameters
+    ----------
+    where : str
+        For messages.
+    inner : str
+        The implementation that does the work.
+    options : dict
+        What the model passes to it.
+    device : str
+        Type of the device that the call runs on.
+
+    Raises
+    ------
+    UnsupportedModel
+    """
+    import torch
+
+    if torch.is_autocast_enabled(device):
+        # Attention rounds queries and keys once more, on its inside, where nothing captures them.
+        dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+        raise UnsupportedModel(
+            "attention under torch.autocast computes with other numbers than it is given",
+            where=where,
+            hint=f"Leave autocast, or load the model in {dtype}",
+        )
     if options.get("position_bias") is not None:
         raise UnsupportedModel(
             "the attention adds a position bias to its logits, which a trace does not hold",

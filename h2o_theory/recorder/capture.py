@@ -24,6 +24,7 @@ from h2o_theory.recorder.settings import (
     planned_spec,
     require_arguments,
 )
+from h2o_theory.recorder.turns import watching_turns
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,7 +63,7 @@ def record(
     One sequence or one batch of them: in one pass, in pieces, or prompts and generated tokens
     with a growing KV cache. Of a batch each sequence becomes a trace of its own, ``out/000000``,
     ``out/000001``, ..., without its padding, left or right: a row that the model's mask hides
-    from itself is padding. What generation feeds to a sequence that has ended is dropped too.
+    from itself is padding. What ``generate`` feeds to a sequence that has ended is dropped too.
     Families: see :data:`h2o_theory.recorder.FAMILIES`.
 
     In every recorded layer a few rows of each call are recomputed from what was captured and
@@ -168,7 +169,11 @@ def record(
         session = Session(settings, partial(destinations.open, queue))
         recording = Recording(Path(out))
         chosen = [modules[layer] for layer in settings.layers]
-        with intercepted(model, chosen, session), _watching_tokens(model, session):
+        with (
+            intercepted(model, chosen, session),
+            _watching_tokens(model, session),
+            watching_turns(model, session),
+        ):
             yield recording
         session.finish()
         queue.finish()

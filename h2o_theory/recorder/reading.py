@@ -16,6 +16,9 @@ def read_text(path: PathLike) -> str:
 
     Raises TextError if the file is missing, not UTF-8 or empty.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        # A pipe or a device may never end.
+        raise TextError("the text must be a regular file", where=path)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -14,6 +14,7 @@ from h2o_theory.errors import RecordingRefused
 from h2o_theory.recorder.call import Heads, arithmetic_of, call_of, cut, require_options
 from h2o_theory.recorder.placement import ONE_SEQUENCE, History, place
 from h2o_theory.recorder.sequence import RecordedSequence
+from h2o_theory.recorder.turns import Turns
 from h2o_theory.recorder.visibility import read_mask
 from h2o_theory.trace import LayerSpec
 
@@ -57,7 +58,8 @@ class Session:
         self.settings = settings
         self.sequences, self.pass_lengths, self.layer_specs = [], [], {}
         self._open_sequence = open_sequence
-        self._ids, self._own, self._ended = None, None, None
+        self.turns = Turns()
+        self._ids, self._own, self._padded = None, None, None
         self._earlier = None
         self._reached = dict.fromkeys(settings.layers, 0)
         self._history, self._placed = History(), {}
@@ -92,7 +94,7 @@ class Session:
                 )
             self._end_pass()
             self._ids, self._own = token_ids.detach().cpu().numpy(), None
-            self._note_ends()
+            self._padded = self.turns.padded(self._ids)
             self._placed.clear()
             self.pass_lengths.append(token_ids.shape[1])
 
@@ -101,16 +103,15 @@ class Session:
             emit = self._open_sequence(index, count)
             self.sequences.append(RecordedSequence(self.settings, emit))
         self._earlier = np.zeros((count, 0), dtype=bool)
-        self._ended = np.zeros(count, dtype=bool)
 
-    def _note_ends(self):
-        """Sequences of a batch that have ended and are fed padding while others go on."""
-        if self._ids.shape[1] > 1 or len(self.sequences) == 1:
-            return
-        for index, sequence in enumerate(self.sequences):
-            ended = sequence.token_ids and sequence.token_ids[-1] in self.settings.end_tokens
-            if ended and self._ids[index, 0] in self.settings.padding:
-                self._ended[index] = True
+    def begin_turn(self, assistant: Any, custom: Any) -> None:
+        """``generate`` was called, see :class:`~h2o_theory.recorder.turns.Turns`."""
+        self.turns.begin(assistant, custom)
+
+    def follows(self, generation_config: Any) -> bool:
+        """Whether the turn can be followed step by step; refuses one that takes steps back."""
+        with self._noting_failure():
+            return self.turns.follows(generation_config)
 
     def require_call(
         self,
@@ -122,7 +123,7 @@ class Session:
     ) -> None:
         """Refuse a call that a trace cannot reproduce, before it runs."""
         with self._noting_failure():
-            require_options(f"layer {layer}", inner, options)
+            require_options(f"layer {layer}", inner, options, query.device.type)
             if key.shape[1] <= self.settings.kv_heads[-1]:
                 raise RecordingRefused(
                     "the layer has fewer kv_heads than the model's configuration says",
@@ -228,7 +229,7 @@ class Session:
         if known is None or known[0]() is not mask:
             where = f"layer {layer}"
             seen = read_mask(mask, (batch, rows, keys), inner=inner, causal=causal, window=window)
-            seen = replace(seen, count=np.where(self._ended[:, None], 0, seen.count))
+            seen = replace(seen, count=np.where(self._padded[:, None], 0, seen.count))
             offset, placed = place(where, seen, self._earlier, keys, window)
             own = np.zeros((batch, rows), dtype=bool)
             for flags, spot in zip(own, placed, strict=True):

@@ -101,10 +101,6 @@ class Settings:
         Dtype of the model's tensors and of the stored ones.
     check_rows : int
         Rows recomputed per call and layer.
-    end_tokens : frozenset of int
-        Token ids that end a generated sequence.
-    padding : frozenset of int
-        What generation may feed to a sequence that has ended.
     progress : callable (done, total, label) or None
     expected : int or None
         Tokens there will be, generated ones included, where that is known.
@@ -116,8 +112,6 @@ class Settings:
     model_dtype: str
     store_dtype: str
     check_rows: int
-    end_tokens: frozenset[int] = frozenset()
-    padding: frozenset[int] = frozenset()
     progress: Progress | None = None
     expected: int | None = None
 
@@ -177,10 +171,6 @@ def choose_settings(
         )
     if store_dtype == "model":
         store_dtype = "float32" if store == "attention" else own
-    generation = getattr(model, "generation_config", None)
-    ends = getattr(generation, "eos_token_id", None)
-    ends = frozenset([ends] if isinstance(ends, int) else ends or ())
-    padding = getattr(generation, "pad_token_id", None)
     return Settings(
         layers=layer_numbers(layers, model.config.num_hidden_layers),
         kv_heads=kv_head_numbers(kv_heads, geometry(model.config).kv_heads),
@@ -188,8 +178,6 @@ def choose_settings(
         model_dtype=own,
         store_dtype=store_dtype,
         check_rows=check_rows,
-        end_tokens=ends,
-        padding=ends if padding is None else frozenset([padding]),
         progress=progress,
         expected=expected,
     )

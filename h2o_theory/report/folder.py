@@ -1,18 +1,18 @@
-"""A folder with one page, its figures and its tables, made beside its place and renamed."""
+"""A folder with one page, its figures and its tables, published whole or not at all."""
 
 import base64
 import contextlib
 import io
-import shutil
-import tempfile
 from pathlib import Path
 
 import jinja2
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, CannotWrite, OutputExists
+from h2o_theory import store
+from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.figures.style import styled
 from h2o_theory.report.results import refuse_existing
+from h2o_theory.store import lock_output
 
 __all__ = ["draw_all", "new_folder", "readable", "template"]
 
@@ -42,31 +42,8 @@ def new_folder(out, overwrite, marks):
     refuse_existing(out, overwrite)
     if out.exists() and not all((out / name).is_file() for name in marks):
         raise OutputExists("the output exists and is not a report", where=out)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.partial-"))
-    except OSError as error:
-        raise CannotWrite("cannot write there", where=out, got=error.strerror) from None
-    try:
+    with lock_output(out), store.new_folder(out) as folder:
         yield folder
-        folder.chmod(0o755)
-        _take_place(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _take_place(folder, out):
-    """Rename `folder` to `out`; an earlier report goes last, or comes back if that fails."""
-    old = folder.with_name(folder.name + ".old")
-    if out.exists():
-        out.rename(old)
-    try:
-        folder.rename(out)
-    except BaseException:
-        if old.exists():
-            old.rename(out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def draw_all(draw, subject, folder):

@@ -1,15 +1,15 @@
-"""Result tables as files, Parquet or CSV, and figures: written beside and renamed."""
+"""Result tables as files, Parquet or CSV, and figures, written atomically."""
 
 import json
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from h2o_theory.errors import BadArgument, CannotWrite, OutputExists
+from h2o_theory.errors import BadArgument, OutputExists
 from h2o_theory.figures.table import TEXT
+from h2o_theory.store import new_file
 
 __all__ = ["check_destination", "load_results", "refuse_existing", "save_figure", "save_results"]
 
@@ -56,33 +56,19 @@ def save_results(results, path, *, overwrite=False):
     """
     path = Path(path)
     check_destination(path, overwrite)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-    except OSError as error:
-        raise CannotWrite("cannot write there", where=path, got=error.strerror) from None
-    try:
+    with new_file(path) as temporary:
         if path.suffix == ".parquet":
-            _plain_attributes(results).to_parquet(beside, index=False)
+            _plain_attributes(results).to_parquet(temporary, index=False)
         else:
-            results.to_csv(beside, index=False)
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
+            results.to_csv(temporary, index=False)
     return path
 
 
 def save_figure(figure, path):
-    """Write a matplotlib figure as PNG, beside and renamed; returns the path."""
+    """Write a matplotlib figure as PNG, atomically; returns the path."""
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        figure.savefig(beside, format="png")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with new_file(path) as temporary:
+        figure.savefig(temporary, format="png")
     return path
 
 

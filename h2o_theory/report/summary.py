@@ -33,8 +33,8 @@ def summary_table(results):
     """
     check_results(results)
     labelled = label_series(one_budget_each(results))
-    labelled["lost"] = labelled.n_rows * (1 - labelled.retained_mass)
-    labelled["lost_least"] = labelled.n_rows * (1 - labelled.optimum_mass)
+    labelled["lost"] = labelled.n_rows * (labelled.full_mass - labelled.retained_mass)
+    labelled["lost_least"] = labelled.n_rows * (labelled.full_mass - labelled.optimum_mass)
     lines = []
     for (budget, _), rows in labelled.groupby(["budget", "series"], sort=False):
         tokens = rows.budget_tokens

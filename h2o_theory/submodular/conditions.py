@@ -48,8 +48,9 @@ class Conditions:
         Smallest gamma >= 0 with ``U_{t-1} >= (1 - gamma) U_t``: the direction that the proof of
         Lemma D.29 uses.
     pace : numpy.ndarray
-        Smallest x >= 0 with ``c_t / U_t >= (1 - x) v_{t-1} / U_{t-1}``: by how much the carried set falls behind the best value. One condition in place of theta and
-        gamma: what both gain from a further row counts for neither.
+        Smallest x >= 0 with ``c_t / U_t >= (1 - x) v_{t-1} / U_{t-1}``: by how much the carried
+        set falls behind the best value. One condition in place of theta and gamma: what both gain
+        from a further row counts for neither.
     seen_value, seen_carried : numpy.ndarray
         v~_t and c~_t, under f~ (f itself if there is none).
     seen_theta, seen_swap_loss, seen_pace : numpy.ndarray

@@ -11,6 +11,9 @@ from h2o_theory.submodular.set_function import Properties, Selection, SetFunctio
 
 __all__ = ["LogDet", "log_det"]
 
+# A variance is at least 1, but computed as a difference of numbers up to 1 + K / noise: beyond
+# this ratio, rounding would reach more than a millionth of it.
+_MOST_RATIO = 1e10
 # Eigenvalues down to minus this share of the largest count as rounding of zero.
 _ROUNDING = 1e-9
 
@@ -60,7 +63,8 @@ class _VolumeSelection(Selection):
         self.value += float(np.log(self._variance[j]))
         self.members.append(int(j))
         self._factors = np.vstack([self._factors, factor])
-        self._variance = self._variance - factor**2
+        # I + K has no variance below 1, given anything; what falls below is rounding.
+        self._variance = np.maximum(self._variance - factor**2, 1.0)
 
     def drop(self, j: int) -> None:
         rest = [u for u in self.members if u != j]
@@ -87,7 +91,7 @@ def log_det(kernel: ArrayLike, noise: float = 1.0) -> LogDet:
     Raises
     ------
     BadArgument
-        ``kernel`` is no such matrix, or ``noise`` not positive.
+        ``kernel`` is no such matrix, or ``noise`` not positive or too small for float64.
 
     Notes
     -----
@@ -106,4 +110,11 @@ def log_det(kernel: ArrayLike, noise: float = 1.0) -> LogDet:
         )
     if not 0 < noise < np.inf:
         raise BadArgument("noise must be above 0 and finite", got=noise)
+    largest = max(float(eigenvalues[-1]), 0.0)
+    if largest > _MOST_RATIO * noise:
+        raise BadArgument(
+            f"noise must be at least {largest / _MOST_RATIO:.3g}, the largest eigenvalue of kernel "
+            f"over {_MOST_RATIO:.0e}: below it, float64 tells no duplicates apart",
+            got=noise,
+        )
     return LogDet((kernel + kernel.T) / 2, noise)

@@ -1,15 +1,13 @@
 """The table of a sweep: every cell in the order of the grid, the same bytes whoever computed it."""
 
-import os
-
 import numba
 import numpy as np
 import pandas as pd
 
+import h2o_theory
 from h2o_theory.engine.replay import COLUMNS
-from h2o_theory.errors import CannotWrite
 from h2o_theory.policies import parse_policies
-from h2o_theory.sweep.plan import engine_version
+from h2o_theory.store import REPLAY_ROOMS, code_identity, new_file
 
 __all__ = ["SWEEP_COLUMNS", "write_table"]
 
@@ -18,7 +16,7 @@ SWEEP_COLUMNS = (*(name for name in COLUMNS if name != "seconds"), "status", "re
 
 
 def write_table(out, spec, traces, cells, records, failures):
-    """Write ``results.parquet`` beside and rename it; returns its path.
+    """Write ``results.parquet`` atomically; returns its path.
 
     Raises
     ------
@@ -54,23 +52,10 @@ def write_table(out, spec, traces, cells, records, failures):
         lines.append(line | found)
     table = pd.DataFrame(lines).reindex(columns=list(SWEEP_COLUMNS))
     table.attrs["provenance"] = _provenance(traces)
-    return _save(table, out / "results.parquet")
-
-
-def _save(table, path):
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        table.to_parquet(beside, index=False)
-        os.replace(beside, path)
-    except OSError as error:
-        raise CannotWrite(
-            "the table of the sweep cannot be written",
-            where=path,
-            got=error.strerror or error,
-            hint="Make room and run the same sweep again: finished cells are kept",
-        ) from None
-    finally:
-        beside.unlink(missing_ok=True)
+    path = out / "results.parquet"
+    hint = "Make room and run the same sweep again: finished cells are kept"
+    with new_file(path, hint) as temporary:
+        table.to_parquet(temporary, index=False)
     return path
 
 
@@ -81,7 +66,7 @@ def _provenance(traces):
         "trace_id": ", ".join(trace.trace_id for trace in traces),
         "command": "h2o-theory sweep",
         "versions": {
-            "engine": engine_version(),
+            "engine": f"{h2o_theory.__version__}+{code_identity(*REPLAY_ROOMS)[:12]}",
             "numpy": np.__version__,
             "numba": numba.__version__,
         },

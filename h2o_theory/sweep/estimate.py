@@ -13,9 +13,9 @@ from h2o_theory.engine.rows import sink_share
 from h2o_theory.errors import H2OTheoryError
 from h2o_theory.optimum import to_fixed_point
 from h2o_theory.policies import KnownSchedule, parse_policies
+from h2o_theory.store import CellStore
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.run import as_spec, unfinished
-from h2o_theory.sweep.store import CellStore
 from h2o_theory.trace import Trace
 
 __all__ = ["Estimate", "estimate_sweep"]
@@ -32,7 +32,7 @@ class Estimate:
     ----------
     cells, finished, units : int
         All cells, those finished before, and the units of work that the others make.
-    corrupt : tuple of str
+    damaged : tuple of str
         Damaged cell files, to be computed anew.
     cpu_seconds : float
         CPU time of what is left, extrapolated; NaN if nothing could be calibrated.
@@ -43,7 +43,7 @@ class Estimate:
     cells: int
     finished: int
     units: int
-    corrupt: tuple
+    damaged: tuple
     cpu_seconds: float
     calibration: str
 
@@ -58,13 +58,15 @@ def estimate_sweep(spec, out, progress=None):
     """
     spec = as_spec(spec)
     traces, cells = plan_cells(spec)
-    units, corrupt = unfinished(CellStore(out), group_cells(spec, cells))
+    store = CellStore(out)
+    units = unfinished(store, group_cells(spec, cells))
+    damaged = tuple(map(str, store.damaged))
     todo = [cell for unit in units for cell in unit.cells]
     seconds, words = 0.0, "nothing is left to do"
     if todo:
         compile_policies(parse_policies(spec.policies), progress)
         seconds, words = _extrapolated(spec, traces, todo)
-    return Estimate(len(cells), len(cells) - len(todo), len(units), corrupt, seconds, words)
+    return Estimate(len(cells), len(cells) - len(todo), len(units), damaged, seconds, words)
 
 
 def _extrapolated(spec, traces, todo):

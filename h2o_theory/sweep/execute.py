@@ -3,11 +3,13 @@
 import contextlib
 import importlib.util
 import sys
+from pathlib import Path
 
 import joblib
 from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
 from h2o_theory.errors import BadArgument, MissingDependency
+from h2o_theory.store.identity import local_files
 from h2o_theory.sweep.unit import run_unit
 
 __all__ = ["execute"]
@@ -102,9 +104,18 @@ def _pickle_by_value(units):
             module = sys.modules.get(type(given).__module__)
             if isinstance(given, str) or module is None or _ours(module):
                 continue
-            for pickler in ("joblib.externals.cloudpickle", "cloudpickle"):
-                if importlib.util.find_spec(pickler):
-                    importlib.import_module(pickler).register_pickle_by_value(module)
+            for own in _with_helpers(module):
+                for pickler in ("joblib.externals.cloudpickle", "cloudpickle"):
+                    if importlib.util.find_spec(pickler):
+                        importlib.import_module(pickler).register_pickle_by_value(own)
+
+
+def _with_helpers(module):
+    """A user's module and those of the user's that it imports."""
+    file = getattr(module, "__file__", None)
+    files = local_files(file) if file else {}
+    loaded = [found for found in list(sys.modules.values()) if getattr(found, "__file__", None)]
+    return [module, *(found for found in loaded if Path(found.__file__).resolve() in files)]
 
 
 def _ours(module):

@@ -1,23 +1,15 @@
 """The cells of a sweep, each with its address, and the units of work they are grouped into."""
 
-import contextlib
-import hashlib
-import inspect
-import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import h2o_theory
 from h2o_theory.engine.arguments import chosen_heads
 from h2o_theory.engine.tasks import check_policies, make_tasks
 from h2o_theory.errors import BadArgument
-from h2o_theory.policies import Policy
+from h2o_theory.store import REPLAY_ROOMS, code_identity, identity, policy_identity
 from h2o_theory.trace import Trace, open_trace
 
-__all__ = ["Cell", "Unit", "engine_version", "group_cells", "plan_cells"]
-
-_ROOMS_OF_A_RESULT = ("attention", "engine", "optimum", "policies", "trace")
+__all__ = ["Cell", "Unit", "group_cells", "plan_cells"]
 
 
 @dataclass(frozen=True)
@@ -64,16 +56,6 @@ class Unit:
         return [Unit(self.trace, self.policies, cells, self.optimum) for cells in parts]
 
 
-def engine_version():
-    """The package's version and a digest of the sources that results depend on."""
-    digest = hashlib.sha256()
-    root = Path(h2o_theory.__file__).parent
-    for room in _ROOMS_OF_A_RESULT:
-        for path in sorted((root / room).glob("*.py")):
-            digest.update(path.read_bytes())
-    return f"{h2o_theory.__version__}+{digest.hexdigest()[:12]}"
-
-
 def plan_cells(spec):
     """All cells of a spec in the order of its table, with everything checked and resolved.
 
@@ -88,8 +70,8 @@ def plan_cells(spec):
     """
     traces = [trace if isinstance(trace, Trace) else open_trace(trace) for trace in spec.traces]
     _refuse_twice("traces", [trace.trace_id for trace in traces])
-    policies, version = check_policies(spec.policies), engine_version()
-    identities = [_identity(policy) for policy in policies]
+    policies, version = check_policies(spec.policies), code_identity(*REPLAY_ROOMS)
+    identities = [policy_identity(policy) for policy in policies]
     cells = []
     for place, trace in enumerate(traces):
         heads = chosen_heads(trace, spec.layers, spec.kv_heads)
@@ -107,8 +89,8 @@ def plan_cells(spec):
                 for (layer, kv_head), own in tasks.items():
                     for task in own:
                         index = next(i for i, p in enumerate(policies) if p is task.policy)
-                        key = _address(
-                            engine=version,
+                        key = identity(
+                            code=version,
                             trace=trace.trace_id,
                             layer=layer,
                             kv_head=kv_head,
@@ -169,29 +151,6 @@ def group_cells(spec, cells):
 def _found_anywhere(trace):
     """A path that leads to the trace from any working directory; a trace in memory as it is."""
     return trace if isinstance(trace, Trace) else str(Path(trace).resolve())
-
-
-def _identity(policy):
-    """What a policy is, as text: its class and parameters, and its source if it is a user's.
-
-    The source is the whole file, whose other functions the class may call, or a notebook's cell.
-    """
-    cls = type(policy)
-    if isinstance(policy, Policy) and cls.__module__.startswith("h2o_theory."):
-        return repr(policy)
-    for place in (sys.modules.get(cls.__module__), cls):
-        with contextlib.suppress(OSError, TypeError):
-            digest = hashlib.sha256(inspect.getsource(place).encode()).hexdigest()
-            return f"{cls.__qualname__} {digest} {sorted(vars(policy).items())!r}"
-    raise BadArgument(
-        "the source of the policy cannot be found, so its cells cannot be addressed",
-        where=cls.__qualname__,
-        hint="Write the class in a file or a notebook cell",
-    )
-
-
-def _address(**parts):
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _refuse_twice(what, keys):

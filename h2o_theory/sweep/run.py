@@ -7,13 +7,13 @@ from pathlib import Path
 
 from h2o_theory.engine.arguments import thread_count
 from h2o_theory.engine.compiling import compile_policies
-from h2o_theory.errors import BadArgument, CorruptCell
+from h2o_theory.errors import BadArgument
 from h2o_theory.policies import parse_policies
+from h2o_theory.store import CellStore, lock_output
 from h2o_theory.sweep.collect import write_table
 from h2o_theory.sweep.execute import execute
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.spec import SweepSpec, read_spec
-from h2o_theory.sweep.store import CellStore
 
 __all__ = ["SweepResult", "as_spec", "run_sweep", "unfinished"]
 
@@ -29,7 +29,7 @@ class SweepResult:
     cells, ran, skipped, failed, missing : int
         All cells of the grid; those computed now; those finished before; those that failed, now
         or in another shard; those that are neither finished nor failed.
-    corrupt : tuple of str
+    damaged : tuple of str
         Cell files that were damaged and were computed anew.
     reasons : tuple of str
         The different reasons of failure.
@@ -41,7 +41,7 @@ class SweepResult:
     skipped: int
     failed: int
     missing: int
-    corrupt: tuple
+    damaged: tuple
     reasons: tuple
 
 
@@ -89,11 +89,16 @@ def run_sweep(spec, out, *, workers=None, shard=None, dask=None, progress=None):
     A cell that raises or kills its worker becomes a row with ``status = "failed"`` and the reason;
     the others go on, and the next run tries it again.
     """
-    spec, store = as_spec(spec), CellStore(out)
-    processes = thread_count(workers)
+    spec, processes = as_spec(spec), thread_count(workers)
+    with lock_output(out, shared=True):  # shards of one sweep run at the same time
+        return _run(spec, CellStore(out), processes, shard, dask, progress)
+
+
+def _run(spec, store, processes, shard, dask, progress):
     traces, cells = plan_cells(spec)
     mine = _part(group_cells(spec, cells), shard)
-    units, corrupt = unfinished(store, mine)
+    units = unfinished(store, mine)
+    damaged = tuple(map(str, store.damaged))
     compile_policies(parse_policies(spec.policies), progress)
     ran, total = 0, sum(len(unit.cells) for unit in units)
     with contextlib.closing(execute(units, processes, dask)) as finished:
@@ -107,7 +112,7 @@ def run_sweep(spec, out, *, workers=None, shard=None, dask=None, progress=None):
             if progress:
                 progress(ran, total, "cells")
     skipped = sum(len(unit.cells) for unit in mine) - total
-    return _collected(spec, store, traces, cells, ran, skipped, corrupt)
+    return _collected(spec, store, traces, cells, ran, skipped, damaged)
 
 
 def as_spec(spec):
@@ -123,21 +128,13 @@ def as_spec(spec):
 
 
 def unfinished(store, units):
-    """The units with the cells that have no sound result, and the files of damaged ones."""
-    left, corrupt = [], []
+    """The units with the cells that have no sound result."""
+    left = []
     for unit in units:
-        cells = []
-        for cell in unit.cells:
-            try:
-                found = store.load(cell.key)
-            except CorruptCell as error:
-                corrupt.append(error.where)
-                found = None
-            if found is None:
-                cells.append(cell)
+        cells = tuple(cell for cell in unit.cells if store.load(cell.key) is None)
         if cells:
-            left.append(dataclasses.replace(unit, cells=tuple(cells)))
-    return left, tuple(corrupt)
+            left.append(dataclasses.replace(unit, cells=cells))
+    return left
 
 
 def _part(units, shard):
@@ -152,18 +149,16 @@ def _part(units, shard):
     return units[index - 1 :: count]
 
 
-def _collected(spec, store, traces, cells, ran, skipped, corrupt):
+def _collected(spec, store, traces, cells, ran, skipped, damaged):
     """The outcome, and the table if no cell is missing."""
     records, failures, missing = {}, {}, 0
     for cell in cells:
-        try:
-            records[cell.key] = store.load(cell.key)
-            if records[cell.key] is None:
-                failures[cell.key] = store.load_failure(cell.key)
-                missing += failures[cell.key] is None
-        except CorruptCell:  # of another shard, which will compute it anew
-            missing += 1
-    table = None if missing else write_table(store.out, spec, traces, cells, records, failures)
+        found = store.load(cell.key)
+        records[cell.key] = None if found is None else found[0]
+        if found is None:
+            failures[cell.key] = store.load_failure(cell.key)
+            missing += failures[cell.key] is None
+    table = None if missing else write_table(store.folder, spec, traces, cells, records, failures)
     reasons = [reason for reason in failures.values() if reason is not None]
     return SweepResult(
         table=table,
@@ -172,6 +167,6 @@ def _collected(spec, store, traces, cells, ran, skipped, corrupt):
         skipped=skipped,
         failed=len(reasons),
         missing=missing,
-        corrupt=corrupt,
+        damaged=damaged,
         reasons=tuple(dict.fromkeys(reasons)),
     )

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from h2o_theory.errors import OutputExists
-
-try:
-    import fcntl
-except ImportError:  # Windows: two processes recording to one place are not noticed there
-    fcntl = None
+from h2o_theory.store.lock import try_lock
+from h2o_theory.trace.schema import parse_json, require_schema
 
 __all__ = [
     "MANIFEST",
@@ -66,8 +63,8 @@ def parse_manifest(data: bytes) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     ValueError, KeyError, TypeError
         If a line is cut, altered, missing or of an unknown kind.
     """
-    lines = [json.loads(line) for line in data.decode("utf-8").split("\n")[:-1]]
-    if not lines or lines[-1]["kind"] != "end":
+    lines = [parse_json(line) for line in data.decode("utf-8").split("\n")[:-1]]
+    if not lines or not isinstance(lines[-1], dict) or lines[-1].get("kind") != "end":
         raise ValueError("the closing line is missing")
     entries, end = [_as_segment(entry) for entry in lines[:-1]], lines[-1]
     if end["segments"] != len(entries):
@@ -87,7 +84,7 @@ def listed(data: bytes) -> list[tuple[dict[str, Any], int]]:
     found, offset = [], 0
     for line in data.splitlines(keepends=True):
         try:
-            entry = _as_segment(json.loads(line))
+            entry = _as_segment(parse_json(line))
         except (ValueError, KeyError, TypeError):
             break
         if not line.endswith(b"\n"):
@@ -98,11 +95,9 @@ def listed(data: bytes) -> list[tuple[dict[str, Any], int]]:
 
 
 def _as_segment(entry):
-    if entry["kind"] != "segment":
-        raise ValueError(f"a line of kind {entry['kind']}")
-    entry["bytes"], entry["sha256"], entry["layers"], entry["start"], entry["stop"]
-    if Path(entry["file"]).name != entry["file"]:
-        raise ValueError(f"segment outside the folder: {entry['file']}")
+    require_schema("segment", entry)
+    if entry["start"] >= entry["stop"]:
+        raise ValueError(f"a segment of tokens {entry['start']} to {entry['stop']}")
     return entry
 
 
@@ -130,16 +125,13 @@ class ManifestWriter:
     def __init__(self, folder: Path) -> None:
         self._folder, self.entries, self._end = folder, [], 0
         self._file = open(folder / MANIFEST, "a+b")
-        try:
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._file):
             self._file.close()
             raise OutputExists(
                 "another process is recording there",
                 where=folder,
                 hint="Wait for it, or choose another folder",
-            ) from None
+            )
         self._file.seek(0)
         self._expected = deque(listed(self._file.read()))
 

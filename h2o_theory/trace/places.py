@@ -1,12 +1,12 @@
 """Where a trace grows, and whether it may be written there: asked before anything runs."""
 
-import json
 from pathlib import Path
 
 from h2o_theory.annotations import PathLike
 from h2o_theory.errors import OutputExists, UnfinishedTrace
-from h2o_theory.trace.durable import named_errors
+from h2o_theory.store import os_errors_named
 from h2o_theory.trace.manifest import MANIFEST, ManifestWriter, listed
+from h2o_theory.trace.schema import parse_json, read_bounded
 
 __all__ = ["holds_sequences", "is_unfinished", "refusal", "require_free", "unfinished_folder"]
 
@@ -34,7 +34,7 @@ def refusal(folder: Path) -> UnfinishedTrace:
             hint=f"Rename it to {folder.name.removesuffix(ENDING)}",
         )
     path, plan = folder / MANIFEST, _plan(folder)
-    entries = [entry for entry, _ in listed(path.read_bytes())] if path.is_file() else []
+    entries = [entry for entry, _ in listed(read_bounded(path))] if path.is_file() else []
     layers = plan["layers"] or sorted({layer for entry in entries for layer in entry["layers"]})
     reached = min((_reached(entries, layer) for layer in layers), default=0)
     return UnfinishedTrace(
@@ -59,7 +59,7 @@ def _reached(entries, layer):
 def _plan(folder):
     """Status, tokens and layers as ``spec.json`` gives them; nothing where it cannot be read."""
     try:
-        raw = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
+        raw = parse_json(read_bounded(folder / "spec.json"))
         layers = [layer["layer"] for layer in raw["layers"]]
         return {"status": raw["status"], "tokens": raw["tokens"], "layers": layers}
     except (OSError, ValueError, KeyError, TypeError):
@@ -89,7 +89,7 @@ def require_free(out: PathLike, *, overwrite: bool = False, resume: bool = False
         If the place cannot be looked at.
     """
     out = Path(out)
-    with named_errors(out):
+    with os_errors_named(out):
         if any((parent / MANIFEST).is_file() for parent in out.absolute().parents):
             raise OutputExists(
                 "the place is inside a trace, and a trace is never changed",

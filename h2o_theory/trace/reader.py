@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -115,6 +116,10 @@ class Trace:
 
     def layer(self, layer: int) -> LayerSpec:
         """The :class:`LayerSpec` of a recorded layer; raises OutOfRange otherwise."""
+        try:
+            layer = index(layer)
+        except TypeError:
+            raise BadArgument("a layer must be a whole number", got=repr(layer)) from None
         if layer not in self._layers:
             raise OutOfRange(
                 "the trace has no such layer",
@@ -130,12 +135,12 @@ class Trace:
 
     def has_values(self, layer: int) -> bool:
         """Whether the layer's values V were recorded, so that output errors can be computed."""
-        return "v" in self._store.names(layer)
+        return "v" in self._store.names(self.layer(layer).layer)
 
     def tensor(self, layer: int, kind: str) -> np.ndarray:
         """A whole stored tensor, all heads; kind is one of ``q, k, v, p, lo, hi``."""
         heads = None if kind in ("lo", "hi") else slice(None)
-        return self._store.read(layer, kind, heads, 0, self.tokens)
+        return self._store.read(self.layer(layer).layer, kind, heads, 0, self.tokens)
 
     def parts(self) -> Iterator[tuple[str, Sequence[int], int, int, dict[str, Any]]]:
         """Segments as (label, layers, start, stop, {tensor: (shape, dtype)}); nothing is read."""

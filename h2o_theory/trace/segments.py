@@ -1,9 +1,9 @@
 """One segment file: safetensors on disk, a checksum, memory-mapped views of its tensors."""
 
+import contextlib
 import hashlib
-import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 
@@ -11,9 +11,18 @@ import numpy as np
 import safetensors
 
 from h2o_theory.annotations import PathLike
-from h2o_theory.errors import CorruptTrace
+from h2o_theory.errors import CannotRead, CorruptTrace
+from h2o_theory.trace.schema import parse_json
 
-__all__ = ["DTYPE_NAMES", "STORAGE_DTYPES", "map_tensors", "segment_bytes", "sha256_of", "to_float"]
+__all__ = [
+    "DTYPE_NAMES",
+    "STORAGE_DTYPES",
+    "map_tensors",
+    "reading",
+    "segment_bytes",
+    "sha256_of",
+    "to_float",
+]
 
 STORAGE_DTYPES = {
     "F64": np.dtype("<f8"),
@@ -68,29 +77,15 @@ def map_tensors(path: Path) -> dict[str, tuple[np.ndarray, str]]:
 
     Raises
     ------
+    CannotRead
+        If the machine has no memory, or no right, to map the file.
     CorruptTrace
         If the header is not that of a safetensors file of known dtypes that fills the file.
     """
     try:
-        size = path.stat().st_size
-        with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > size - 8:
-                raise ValueError(f"header of {length} bytes in a file of {size}")
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        # One map for the whole file: a long trace has more tensors than a process may have maps.
-        data, views = np.memmap(path, np.uint8, "r")[8 + length :], {}
-        for name, entry in header.items():
-            begin, end = entry["data_offsets"]
-            dtype, shape = STORAGE_DTYPES.get(entry["dtype"]), tuple(entry["shape"])
-            if dtype is None:
-                raise ValueError(f"tensor {name} has dtype {entry['dtype']}")
-            if not 0 <= begin <= end <= len(data) or end - begin != dtype.itemsize * prod(shape):
-                raise ValueError(f"tensor {name} does not fit the file")
-            views[name] = (data[begin:end].view(dtype).reshape(shape), entry["dtype"])
-        return views
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        with reading(path):
+            return _mapped(path)
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise CorruptTrace(
             "a segment of the trace cannot be read",
             where=path,
@@ -98,6 +93,38 @@ def map_tensors(path: Path) -> dict[str, tuple[np.ndarray, str]]:
             expected="a safetensors file as listed in manifest.jsonl",
             hint="Record the trace again or restore the file",
         ) from None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Tell trouble of the machine, such as too little memory, from a fault of the file."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotRead(
+            "the file cannot be read", where=path, got=error.strerror or error
+        ) from None
+
+
+def _mapped(path: Path) -> dict[str, tuple[np.ndarray, str]]:
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > size - 8:
+            raise ValueError(f"header of {length} bytes in a file of {size}")
+        header = parse_json(file.read(length))
+    header.pop("__metadata__", None)
+    # One map for the whole file: a long trace has more tensors than a process may have maps.
+    data, views = np.memmap(path, np.uint8, "r")[8 + length :], {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        dtype, shape = STORAGE_DTYPES.get(entry["dtype"]), tuple(entry["shape"])
+        if dtype is None:
+            raise ValueError(f"tensor {name} has dtype {entry['dtype']}")
+        if not 0 <= begin <= end <= len(data) or end - begin != dtype.itemsize * prod(shape):
+            raise ValueError(f"tensor {name} does not fit the file")
+        views[name] = (data[begin:end].view(dtype).reshape(shape), entry["dtype"])
+    return views
 
 
 def to_float(array: np.ndarray, dtype: str) -> np.ndarray:

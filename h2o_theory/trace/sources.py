@@ -78,18 +78,19 @@ def _matrices(path):
                 expected="one .npy file per layer, such as layer_0.npy",
             )
         return [_npy(file) for file in files]
-    if path.suffix in PICKLED:
+    suffix = path.suffix.lower()
+    if suffix in PICKLED:
         raise InvalidAttention(
             "a pickle can run any code when it is opened, so it is not opened",
             where=path,
             expected=".npy, .npz or .safetensors",
             hint=CONVERT.format(name=path.name),
         )
-    if path.suffix == ".npy":
+    if suffix == ".npy":
         return [_npy(path)]
-    if path.suffix == ".npz":
+    if suffix == ".npz":
         return [Matrix(*fields) for fields in open_npz(path)]
-    if path.suffix == ".safetensors":
+    if suffix == ".safetensors":
         views = map_tensors(path).items()
         return [_mapped(name, view, DTYPE_NAMES[dtype]) for name, (view, dtype) in views]
     raise InvalidAttention(

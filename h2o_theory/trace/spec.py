@@ -1,10 +1,11 @@
 """What a trace says about itself: the model, the layers, the text."""
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from h2o_theory.errors import BadArgument, CorruptTrace
+from h2o_theory.trace.schema import parse_json, require_schema
 
 __all__ = ["SCHEMA", "LayerSpec", "TraceSpec"]
 
@@ -119,20 +120,30 @@ class TraceSpec:
         """The spec as text, in a fixed order, with token ids on one line each key."""
         return json.dumps(self.as_dict(), sort_keys=True) + "\n"
 
+    def _require_one_meaning(self) -> None:
+        """Fields against each other, which a schema of each cannot see; raises ValueError."""
+        if len({layer.layer for layer in self.layers}) != len(self.layers):
+            raise ValueError("layers: one is there twice")
+        for layer in self.layers:
+            if (self.content == "qkv") != (layer.head_dim > 0):
+                raise ValueError(f"layer {layer.layer}: head_dim {layer.head_dim}")
+            if layer.sinks == () and self.content == "qkv":
+                raise ValueError(f"layer {layer.layer}: no logit for its sinks")
+
     @classmethod
     def from_json(cls, text: str, where: object) -> Self:
         """Parse ``spec.json``; raises CorruptTrace with the path ``where`` if it makes no sense."""
         try:
-            raw = json.loads(text)
-            known = {item.name for item in fields(cls)}
-            if set(raw) - known:
-                raise ValueError(f"unknown keys {sorted(set(raw) - known)}")
-            if raw["schema"] != SCHEMA:
-                raise ValueError(f"schema {raw['schema']}, this version reads {SCHEMA}")
+            raw = parse_json(text)
+            if isinstance(raw, dict) and raw.get("schema") != SCHEMA:
+                raise ValueError(f"schema {raw.get('schema')}, this version reads {SCHEMA}")
+            require_schema("spec", raw)
             raw["layers"] = tuple(LayerSpec(**layer) for layer in raw["layers"])
             for name in ("token_ids", "token_strings"):
-                raw[name] = None if raw[name] is None else tuple(raw[name])
-            return cls(**raw)
+                raw[name] = None if raw.get(name) is None else tuple(raw[name])
+            spec = cls(**raw)
+            spec._require_one_meaning()
+            return spec
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptTrace(
                 "the trace's spec.json cannot be read",

@@ -12,7 +12,8 @@ from h2o_theory.errors import CorruptTrace, TraceNotFound
 from h2o_theory.trace.manifest import MANIFEST, parse_manifest
 from h2o_theory.trace.places import is_unfinished, refusal, unfinished_folder
 from h2o_theory.trace.rows import packed_range
-from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors, sha256_of, to_float
+from h2o_theory.trace.schema import read_bounded
+from h2o_theory.trace.segments import DTYPE_NAMES, map_tensors, reading, sha256_of, to_float
 
 __all__ = ["MemoryStore", "SegmentStore"]
 
@@ -68,7 +69,8 @@ class SegmentStore:
                 else "Name the folder that h2o-theory record wrote",
             )
         try:
-            return parse_manifest(path.read_bytes())
+            with reading(path):
+                return parse_manifest(read_bounded(path))
         except (ValueError, KeyError, TypeError) as error:
             raise self._corrupt(
                 "the manifest is cut off or altered", error, "one JSON line a segment", path
@@ -78,10 +80,18 @@ class SegmentStore:
         path = self.path / "spec.json"
         if not path.is_file():
             raise self._corrupt("a file of the trace is missing", "no file", "spec.json", path)
-        found = sha256_of(path)
+        with reading(path):
+            data = self._bounded(path)
+        found = hashlib.sha256(data).hexdigest()
         if found != expected:
             raise self._corrupt("a file was altered", f"sha256 {found[:12]}", expected[:12], path)
-        return path.read_text(encoding="utf-8")
+        return data.decode("utf-8", "replace")
+
+    def _bounded(self, path: Path) -> bytes:
+        try:
+            return read_bounded(path)
+        except ValueError as error:
+            raise self._corrupt("a file is not one of a trace", error, "", path) from None
 
     def _require_size(self, entry):
         path = self.path / entry["file"]
@@ -96,7 +106,8 @@ class SegmentStore:
     def verify(self, entry: dict[str, Any]) -> None:
         """Compare a segment's bytes with the manifest's checksum; raises CorruptTrace."""
         path = self.path / entry["file"]
-        found = sha256_of(path)
+        with reading(path):
+            found = sha256_of(path)
         if found != entry["sha256"]:
             raise self._corrupt(
                 "a segment was altered", f"sha256 {found[:12]}", entry["sha256"][:12], path
@@ -151,7 +162,7 @@ class SegmentStore:
     def names(self, layer: int) -> set[str]:
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
         views = self._tensors(self.segments(layer)[0])
-        return {name.split(".")[1] for name in views if name.split(".")[0] == str(layer)}
+        return {kind for of, _, kind in (name.partition(".") for name in views) if of == str(layer)}
 
     def read(self, layer: int, kind: str, heads: slice | None, start: int, stop: int) -> np.ndarray:
         """Tokens ``start .. stop`` of ``heads``, joined across segments; floats as numpy has them.
@@ -198,7 +209,8 @@ class MemoryStore:
 
     def names(self, layer: int) -> set[str]:
         """The tensor kinds (``q``, ``k``, ``v``, ``p``, ``lo``, ``hi``) of a layer."""
-        return {name.split(".")[1] for name in self._tensors if name.split(".")[0] == str(layer)}
+        names = (name.partition(".") for name in self._tensors)
+        return {kind for of, _, kind in names if of == str(layer)}
 
     def read(self, layer: int, kind: str, heads: slice | None, start: int, stop: int) -> np.ndarray:
         """Tokens ``start .. stop`` of ``heads`` (a slice, or None for a tensor without heads)."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from h2o_theory.annotations import PathLike
 from h2o_theory.errors import CannotWrite, OutputExists
-from h2o_theory.trace.durable import named_errors, sync_folder, write_durably
+from h2o_theory.store import os_errors_named, sync_folder, write_bytes
 from h2o_theory.trace.manifest import ManifestWriter, end_line, segment_entry
 from h2o_theory.trace.places import require_free, unfinished_folder
 from h2o_theory.trace.segments import segment_bytes, sha256_of
@@ -82,7 +82,7 @@ class TraceWriter:
         plan = plan or TraceSpec(tokens=None, layers=())
         if plan.tokens is not None:
             require_room(self.out, plan, present=_size(self._folder) if resume else 0)
-        with named_errors(self.out):
+        with os_errors_named(self.out):
             self._open(plan, resume)
 
     def _open(self, plan, resume):
@@ -96,7 +96,7 @@ class TraceWriter:
         self._manifest = ManifestWriter(self._folder)
         try:
             text = replace(plan, status="recording").to_json()
-            write_durably(self._folder / "spec.json", text.encode())
+            write_bytes(self._folder / "spec.json", text.encode())
             self._manifest.discard_unlisted()
         except OSError:
             self._manifest.close()
@@ -150,13 +150,13 @@ class TraceWriter:
         data = segment_bytes(tensors, dtypes or {})
         entry = segment_entry(len(self._manifest.entries), data, layers, start, stop)
         path = self._folder / entry["file"]
-        with named_errors(self._folder, hint=RESUME):
+        with os_errors_named(self._folder, hint=RESUME):
             if self._manifest.expects(entry) and sha256_of(path) == entry["sha256"]:
                 self._manifest.keep()
                 self.kept += 1
                 return
             self._manifest.drop_expected()
-            write_durably(path, data)
+            write_bytes(path, data)
             self._manifest.append(entry)
 
     def commit(self, spec: TraceSpec) -> Path:
@@ -168,11 +168,11 @@ class TraceWriter:
             ``out``.
         """
         text = spec.to_json()
-        with named_errors(self._folder, hint=RESUME):
+        with os_errors_named(self._folder, hint=RESUME):
             self._manifest.drop_expected()
             # In this order: until the spec says complete, the folder is plainly unfinished.
             self._manifest.append(end_line(self._manifest.entries, text))
-            write_durably(self._folder / "spec.json", text.encode())
+            write_bytes(self._folder / "spec.json", text.encode())
             self._manifest.close()
         self._publish()
         return self.out

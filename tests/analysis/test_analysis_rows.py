@@ -1,12 +1,16 @@
 """One pass over rows: heavy hitters, sparsity and support against plain definitions."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import reference
 from analysis_traces import made_up_trace
 
 from h2o_theory.analysis import survey_rows
+from h2o_theory.analysis.emergence import position_bias
 from h2o_theory.analysis.heavy_hitters import HeavyHitterTrack, most_attended
+from h2o_theory.analysis.measurements import Measurements
 from h2o_theory.analysis.survey import accumulated
 from h2o_theory.analysis.tally import MASSES, RowTally, distance_bins
 from h2o_theory.attention import count_sparse
@@ -164,3 +168,25 @@ def test_unusable_settings():
             survey_rows(trace, **settings)
     with pytest.raises(OutOfRange, match="layer 7"):
         survey_rows(trace, layers=[7])
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_share_of_positions_has_no_interval(count):
+    """Heavy hitters everywhere: a tenth of them is in the first tenth, and that is exact."""
+    tokens = 204
+    head = SimpleNamespace(
+        layer=0,
+        kv_head=0,
+        history=SimpleNamespace(members=np.full((1, tokens), count > 0)),
+        rows=SimpleNamespace(sink_mass=np.full((2, tokens), 0.3)),
+    )
+    survey = SimpleNamespace(
+        tokens=tokens,
+        n_sink=4,
+        heads=[head] * count,
+        received=lambda: np.random.default_rng(0).random(tokens),
+    )
+    measurements = Measurements()
+    position_bias(survey, measurements)
+    found = measurements.get("position", "hitters in the first tenth", "all heads")
+    assert found == pytest.approx((0.1, 0.1, 0.1))

@@ -197,6 +197,18 @@ def test_block_intervals():
         statistics.ratio_interval(numerator[:20], denominator[:20])
 
 
+@pytest.mark.parametrize("likeness, least, most", [(0.0, 0.87, 0.98), (0.9, 0.7, 0.9)])
+def test_block_intervals_cover_as_often_as_stated(likeness, least, most):
+    rng, covered, n = np.random.default_rng(1), 0, 511
+    for seed in range(200):
+        noise = rng.normal(size=n + 100)
+        for t in range(1, n + 100):
+            noise[t] += likeness * noise[t - 1]
+        found = statistics.ratio_interval(noise[100:] + 100, np.ones(n), replicates=200, seed=seed)
+        covered += found.low <= 100 <= found.high
+    assert least <= covered / 200 <= most
+
+
 def test_survival_by_hand():
     # Lasted 1, 2, 2+, 3 steps, "+" cut off.
     curve = statistics.survival_curve([0, 1, 1, 1], [0, 0, 1, 0])

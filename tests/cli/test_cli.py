@@ -96,7 +96,11 @@ def test_module_runs_as_a_program(trace):
 
 BAD_REPLAYS = {
     "unknown policy": (["--policy", "h20"], "UnknownName", ["h20", "Did you mean h2o"]),
-    "bad parameter": (["--policy", "h2o:recent=7"], "BadArgument", ["h2o:recent", "0 to 1"]),
+    "bad parameter": (
+        ["--policy", "h2o:recent=7"],
+        "BadArgument",
+        ["h2o: recent must be", "0 to 1"],
+    ),
     "twice": (["--policy", "lru,lru"], "BadArgument", ["twice"]),
     "zero": (["--budget", "0"], "BadBudget", ["at least 1"]),
     "zero percent": (["--budget", "0%"], "BadBudget", ["more than 0%"]),

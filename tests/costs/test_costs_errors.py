@@ -11,8 +11,8 @@ from h2o_theory.costs.estimate import estimate
 from h2o_theory.costs.hardware import HARDWARE, Hardware, find_hardware
 from h2o_theory.costs.memory import require_fit
 from h2o_theory.costs.policy import PolicyCost
-from h2o_theory.costs.schedules import find_schedule
 from h2o_theory.costs.shapes import SHAPES, find_shape, shape_from_config
+from h2o_theory.costs.systems import find_system
 from h2o_theory.costs.workload import Placement, Workload, parse_placement
 from h2o_theory.errors import BadArgument, BadBudget, NotEnoughData, UnknownName
 
@@ -26,7 +26,7 @@ CASE = Case(SHAPES["opt-6.7b"], HARDWARE["t4"], Workload(512, 512), PolicyCost("
         (find_shape, "lama-7b", "llama-7b"),
         (find_hardware, "a10O", "a100"),
         (find_hardware, "h20", "h200"),
-        (find_schedule, "flexgn", "flexgen"),
+        (find_system, "flexgn", "flexgen"),
     ],
 )
 def test_unknown_names_say_what_is_near(find, name, near):

@@ -16,16 +16,16 @@ from h2o_theory.costs.estimate import decode_at_peak, estimate, prefill_at_peak
 from h2o_theory.costs.hardware import HARDWARE, Hardware
 from h2o_theory.costs.memory import fits, largest_batch, peak_memory
 from h2o_theory.costs.policy import PolicyCost
-from h2o_theory.costs.schedules import SCHEDULES, Schedule
 from h2o_theory.costs.shapes import SHAPES, ModelShape, find_shape, shape_from_config
+from h2o_theory.costs.systems import SYSTEMS, System
 from h2o_theory.costs.units import GIB
 from h2o_theory.costs.workload import Placement, Workload, parse_placement, whole_tensors
 
 SMALL = ModelShape("small", layers=2, width=8, heads=2, ffn=32, vocabulary=10)
 """d = 4; a block has 2 * 8 * 4 * 4 = 256 and 2 * 8 * 32 = 512 numbers; the table has 80."""
 BOX = Hardware("box", memory=1e6, bandwidth=1000.0, flops=1e4, link=100.0, host_memory=1e6)
-LINEAR = Schedule("linear", overlap=False, link_share=1.0)
-ZIGZAG = Schedule("zigzag", overlap=True, link_share=1.0)
+LINEAR = System("linear", overlap=False, link_share=1.0)
+ZIGZAG = System("zigzag", overlap=True, link_share=1.0)
 
 
 def case(**changes):
@@ -34,7 +34,7 @@ def case(**changes):
         "hardware": BOX,
         "workload": Workload(3, 5),
         "policy": PolicyCost("full"),
-        "schedule": LINEAR,
+        "system": LINEAR,
         "placement": Placement(),
     }
     return Case(**(plain | changes))
@@ -125,11 +125,11 @@ def test_total_and_metric_by_hand():
     assert found.decode.bound == "weights on the device"
 
 
-@pytest.mark.parametrize(("schedule", "together"), [(LINEAR, sum), (ZIGZAG, max)])
-def test_streamed_weights_add_up_or_overlap(schedule, together):
+@pytest.mark.parametrize(("system", "together"), [(LINEAR, sum), (ZIGZAG, max)])
+def test_streamed_weights_add_up_or_overlap(system, together):
     placed = Placement((0.0, 1.0), (1.0, 0.0), (1.0, 0.0))
     load = Workload(3, 5, batch=1, batches=2)
-    found = estimate(case(schedule=schedule, placement=placed, workload=load))
+    found = estimate(case(system=system, placement=placed, workload=load))
     link = 4 * 3232 / 100  # once for both batches
     device = 4 * 2 * 3.232 + 4 * 2 * 2 * 5.5 * 0.032
     assert found.decode.seconds == pytest.approx(together((device, link)))
@@ -140,7 +140,7 @@ def test_attention_on_the_host_keeps_the_cache_off_the_link():
     constants = Constants(host_attention=50.0, host_overhead=0.5)
     on_host = replace(LINEAR, host_attention=True)
     cache = 4 * 2 * 5.5 * 32
-    here = estimate(case(placement=placed, schedule=on_host), constants).decode
+    here = estimate(case(placement=placed, system=on_host), constants).decode
     assert here.terms["attention on the host"] == pytest.approx(cache / 50)
     assert here.terms["handing over to the host"] == pytest.approx(0.5 * 2 * 4)
     there = estimate(case(placement=placed), constants).decode
@@ -149,12 +149,12 @@ def test_attention_on_the_host_keeps_the_cache_off_the_link():
 
 
 def test_memory_by_hand():
-    schedule = replace(LINEAR, score_copies=2, hidden_copies=6)
-    peaks = peak_memory(case(schedule=schedule, workload=Workload(3, 5, batch=2)))
+    system = replace(LINEAR, score_copies=2, hidden_copies=6)
+    peaks = peak_memory(case(system=system, workload=Workload(3, 5, batch=2)))
     work = 2 * (2 * 2 * 9 * 2 + 6 * 3 * 8 * 2)
     assert peaks.device == 3232 + 2 * 8 * 64 + work and peaks.host == 0
     away = Placement((0.0, 1.0), (0.0, 1.0), (0.0, 1.0))
-    peaks = peak_memory(case(schedule=schedule, placement=away))
+    peaks = peak_memory(case(system=system, placement=away))
     assert peaks.device == 2 * 768 + (2 * 2 * 9 * 2 + 6 * 3 * 8 * 2) + 3 * 8 * 32
     assert peaks.host == 3232 + 8 * 64 + 3 * 8 * 2
 
@@ -196,9 +196,9 @@ def test_more_costs_more_and_better_hardware_less(seed):
     rng = np.random.default_rng(seed)
     load = Workload(*map(int, rng.integers([8, 2, 1, 1], [3000, 900, 9, 4])))
     entries = float(rng.integers(1, load.tokens))
-    schedule = list(SCHEDULES.values())[seed % len(SCHEDULES)]
+    system = list(SYSTEMS.values())[seed % len(SYSTEMS)]
     constants = Constants(1.5, 2, 500, 2, 10, 5, 1e10, 1e-3, 1e-4)
-    one = replace(REAL, workload=load, schedule=schedule,
+    one = replace(REAL, workload=load, system=system,
                   policy=PolicyCost("h2o", (entries,), bookkeeping=1))  # fmt: skip
     before = estimate(one, constants)
     larger = [

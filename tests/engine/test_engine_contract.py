@@ -28,9 +28,9 @@ from h2o_theory.policies import (
     make_policy,
     registry,
 )
-from h2o_theory.policies.h2o import H2O
-from h2o_theory.policies.heavy import Heavy
-from h2o_theory.policies.key_norm import rate_feature
+from h2o_theory.policies.rules.h2o import H2O
+from h2o_theory.policies.rules.heavy import Heavy
+from h2o_theory.policies.rules.key_norm import rate_feature
 from h2o_theory.testing import check_policy, frozen_since, random_tensors, schedule_of
 from h2o_theory.trace import Trace
 
@@ -54,7 +54,7 @@ VARIANTS = """
 h2o:rows=raw,recent=0.2 h2o:score=mean,rows=raw h2o:decay=0.9 h2o:group=max h2o:group=first
 random:form=fresh,n_sink=0 tova:shared=kv_head heavy:rows=raw lrfu:rows=raw,lam=1 vatp:rows=raw
 spatten:rows=raw keyformer:form=code keyformer:noise=0 algorithm1:reading=accumulated
-algorithm2:reading=intent lru:access=top_m,level=3 lfu:access=relative lru_k:access=absolute
+algorithm2:reading=intent lru:access=top_m,threshold=3 lfu:access=relative lru_k:access=absolute
 lrfu:access=uniform belady:form=count belady:access=relative belady_mass:w=3
 snapkv:window=3,pool=max coverage:rows=renormalised,window=5 buzz:stride=2 greedy:h=cap
 sink:positions=slot
@@ -117,10 +117,10 @@ def test_a_replay_refuses_a_nested_policy_of_renormalised_rows():
 
 
 @numba.njit(cache=True, nogil=True)
-def observe_crowd(t, n, position, row, score, per_slot, memory, settings):
+def observe_crowd(t, n, cache, row, settings):
     """Scores move with the number of entries, which differs from budget to budget."""
     for i in range(n):
-        score[i] += np.cos(n * (1.0 + position[i])) * row[i]
+        cache.score[i] += np.cos(n * (1.0 + cache.position[i])) * row[i]
 
 
 class Crowded(Heavy):
@@ -260,7 +260,7 @@ def test_seed_and_head_determine_random_draws():
     assert first.retained_mass.equals(again.retained_mass)
     assert not np.allclose(first.retained_mass, other.retained_mass)
     streams = {
-        make_policy("random").settings(Context(8, 40, layer=layer, kv_head=kv_head))[0]
+        make_policy("random").settings(Context(8, 40, layer=layer, kv_head=kv_head)).stream
         for layer in range(3)
         for kv_head in range(3)
     }
@@ -378,9 +378,9 @@ from h2o_theory.policies import CompiledPolicy, register
 
 
 @njit(cache=True, nogil=True)
-def rate_parity(t, b, n, position, score, per_slot, memory, table, settings):
+def rate_parity(t, n, cache, future, settings):
     for i in range(n):
-        score[i] = position[i] % 2
+        cache.score[i] = cache.position[i] % 2
 
 
 @register
@@ -397,7 +397,7 @@ class Odd(CompiledPolicy):
 
 def test_a_file_put_among_the_policies_is_found_and_checked(tmp_path, monkeypatch):
     (tmp_path / "odd.py").write_text(NEWCOMER)
-    package = h2o_theory.policies
+    package = h2o_theory.policies.rules
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     try:
         assert set(available()) >= {"odd", "h2o"}
@@ -406,7 +406,7 @@ def test_a_file_put_among_the_policies_is_found_and_checked(tmp_path, monkeypatc
         assert (table.approximation_ratio <= 1).all()
     finally:
         registry._REGISTRY.pop("odd", None)
-        sys.modules.pop("h2o_theory.policies.odd", None)
+        sys.modules.pop("h2o_theory.policies.rules.odd", None)
 
 
 @pytest.mark.parametrize("parts", [(1, 1, 1), (-1, 8, 1), (8, 0, 0), (0, 9, 0)])
@@ -460,9 +460,9 @@ def test_what_a_plain_policy_declares_is_checked(name, value):
 def made_at_the_prompt(weight, fast=False):
     """A compiled rule whose file is no file, as in a notebook's cell; weight is a global of it."""
     source = (
-        "def rate_weighted(t, b, n, position, score, per_slot, memory, table, settings):\n"
+        "def rate_weighted(t, n, cache, future, settings):\n"
         "    for i in range(n):\n"
-        "        score[i] = WEIGHT * position[i]\n"
+        "        cache.score[i] = WEIGHT * cache.position[i]\n"
     )
     names = {"WEIGHT": weight}
     exec(source, names)

@@ -75,7 +75,7 @@ ENDS = [
     ("coverage:recent=1", "recent"),
     ("h2o_lm_eval_llama:recent=1", "recent"),
     ("scissorhands_code:n_recent=50", "recent"),
-    ("lru:access=absolute,level=1e-12", "recent"),
+    ("lru:access=absolute,threshold=1e-12", "recent"),
 ]
 
 

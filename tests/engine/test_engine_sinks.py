@@ -96,6 +96,31 @@ def test_output_error_and_divergence_are_those_of_masked_softmax(trace):
     assert np.allclose(full.kl, 0)
 
 
+def test_what_a_sink_takes_is_nobodys_loss(trace):
+    """Losses are counted from what the whole rows hold, in every measure that divides them."""
+    policies, whole = ["heavy", "recent", "optimum"], np.zeros(2)
+    for kv_head in range(2):
+        rows = [softmax(trace, kv_head, t, np.arange(t + 1))[:, :-1] for t in range(TOKENS)]
+        whole[kv_head] = np.mean([row.sum(axis=1).mean() for row in rows])
+    assert (whole < 0.95).all()
+    table = ht.replay(trace, policies, BUDGET)
+    assert table.full_mass.to_numpy() == pytest.approx(whole[table.kv_head], abs=1e-9)
+    lost = whole[table.kv_head] - table.retained_mass
+    least = whole[table.kv_head] - table.optimum_mass
+    assert table.lost_mass_ratio.to_numpy() == pytest.approx((lost / least).to_numpy(), rel=1e-6)
+    assert ht.replay(trace, "full", BUDGET).full_mass.to_numpy() == pytest.approx(whole, abs=1e-9)
+    pooled = ht.summary_table(table).set_index("policy").lost_mass_ratio
+    for policy in ("heavy", "recent"):
+        rows = table.policy == policy
+        assert pooled[policy] == pytest.approx(lost[rows].sum() / least[rows].sum(), rel=1e-6)
+    bounds = ht.ratio_intervals(table, ht.certified_interval(trace, str(BUDGET)))
+    exact = table.set_index(["kv_head", "policy"]).lost_mass_ratio
+    for row in bounds.itertuples():
+        value = exact[row.kv_head, row.policy]
+        assert row.lost_ratio_least - 1e-6 <= value <= row.lost_ratio_most * (1 + 1e-6)
+        assert np.isfinite(row.lost_ratio_most)
+
+
 def test_sets_shared_by_a_layer_keep_the_sinks_too(trace):
     """TOVA over the layer: the mean of the rows that caches with sinks compute."""
     evicted_at, visible = np.full(TOKENS, TOKENS), []

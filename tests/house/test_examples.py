@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("attention", "instances", "optimum", "statistics", "submodular")
+ROOMS = ("attention", "instances", "optimum", "statistics", "submodular", "trace", "recorder")
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for room in ROOMS

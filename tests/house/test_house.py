@@ -16,6 +16,7 @@ PACKAGE = ROOT / "h2o_theory"
 FLOORS = [
     {"errors", "families"},
     {"annotations", "dependencies", "kernels"},
+    {"store"},
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
@@ -24,7 +25,6 @@ FLOORS = [
     {"testing", "masks"},
     {"trace"},
     {"recorder", "guarantee", "transforms"},
-    {"recorder", "guarantee"},
     {"analysis", "live", "sweep"},
     {"experiments"},
     {"figures"},
@@ -60,6 +60,10 @@ def imported_rooms(path):
                 yield parts[1]
             elif parts[0] == "paper_checks":
                 yield parts[0]
+
+
+def test_no_room_stands_on_two_floors():
+    assert len(FLOOR) == sum(map(len, FLOORS))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -8,11 +8,12 @@ from live_referee import Referee, losses_token_by_token
 from recorder_models import CACHE, tokens
 
 from h2o_theory import PlainPolicy
+from h2o_theory.errors import UnsupportedModel
 from h2o_theory.families import FAMILIES
 from h2o_theory.live import closed_loop
 from h2o_theory.live.evaluate import evaluate, full_run
 from h2o_theory.policies import Context, make_policy
-from h2o_theory.policies.random import head_stream
+from h2o_theory.policies.kernels import head_stream
 from h2o_theory.recorder.tiny import tiny_model
 
 TOLERANCE = 5e-5
@@ -167,3 +168,10 @@ def test_a_mask_is_read_anew_in_every_pass():
             assert (loop.evicted_at == expected.evicted_at).all()
         found = [losses[t - 1][ids[0, t]].item() for t in range(1, 20)]
         assert np.abs(expected.losses[1:] - found).max() < TOLERANCE
+
+
+def test_autocast_is_refused():
+    model = tiny_model("llama")
+    with pytest.raises(UnsupportedModel, match="torch.autocast"):
+        with closed_loop(model, "h2o", 5, tokens=20), torch.autocast("cpu", torch.bfloat16):
+            model(tokens(12))

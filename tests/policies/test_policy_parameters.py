@@ -74,4 +74,4 @@ def test_what_was_asked_parses_back_to_an_equal_policy(text):
 def test_only_what_differs_is_said():
     assert make_policy("h2o").asked == make_policy("h2o:rows=renormalised").asked == "h2o"
     assert make_policy("h2o:rows=raw,recent=0.25").asked == "h2o:recent=0.25,rows=raw"
-    assert list(make_policy("lru").parameters()) == ["access", "level"]
+    assert list(make_policy("lru").parameters()) == ["access", "threshold"]

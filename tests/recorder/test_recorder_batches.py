@@ -109,14 +109,6 @@ def test_what_follows_the_end_of_a_generated_sequence_is_dropped(tmp_path, paddi
     ).max() <= 2e-5  # fmt: skip
 
 
-def test_beam_search_is_refused(tmp_path):
-    model = tiny_model("llama")
-    with pytest.raises(RecordingRefused, match="changed keys.*finished sequence"):
-        with record(model, tmp_path / "t"):
-            model.generate(tokens(8), num_beams=3, max_new_tokens=20, min_new_tokens=20)
-    assert leftovers(tmp_path) == []
-
-
 def test_a_sequence_of_padding_only_is_refused(tmp_path):
     mask = torch.ones(2, 6, dtype=torch.long)
     mask[1] = 0

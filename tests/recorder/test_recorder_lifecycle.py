@@ -29,7 +29,8 @@ from h2o_theory.errors import (
 )
 from h2o_theory.recorder import buffer, record, registration
 from h2o_theory.recorder.tiny import tiny_config, tiny_model
-from h2o_theory.trace import durable, open_trace
+from h2o_theory.store import atomic
+from h2o_theory.trace import open_trace
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -163,7 +164,7 @@ def test_many_small_segments_read_as_one(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_named_and_leaves_a_plainly_unfinished_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(buffer, "SEGMENT_BYTES", 1)
-    written = durable.write_durably
+    written = atomic.write_bytes
 
     def full(path, data):
         if path.name == "seg-000002.safetensors":
@@ -172,7 +173,7 @@ def test_a_full_disk_is_named_and_leaves_a_plainly_unfinished_folder(tmp_path, m
 
     model = tiny_model("opt")
     with monkeypatch.context() as patch, pytest.raises(CannotWrite, match="No space left.*resume"):
-        patch.setattr("h2o_theory.trace.writer.write_durably", full)
+        patch.setattr("h2o_theory.trace.writer.write_bytes", full)
         with record(model, tmp_path / "t"):
             model(tokens(10))
     assert leftovers(tmp_path) == ["t.unfinished"]

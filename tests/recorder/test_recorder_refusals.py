@@ -310,3 +310,18 @@ def test_without_torch_the_extra_is_named(tmp_path, monkeypatch):
     with pytest.raises(MissingDependency, match=r'pip install "h2o-theory\[record\]"'):
         with record(object(), tmp_path / "t"):
             pass
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_autocast_is_refused(tmp_path, attention, dtype):
+    """What attention rounds on its inside is in no captured tensor."""
+
+    def run(model):
+        with torch.autocast("cpu", getattr(torch, dtype)):
+            model(tokens(8))
+
+    model = tiny_model("llama", attention=attention)
+    require_refusal(UnsupportedModel, tmp_path, model, run, match=f"torch.autocast.*in {dtype}")
+    with torch.autocast("cpu", enabled=False), record(model, tmp_path / "t"):
+        model(tokens(8))

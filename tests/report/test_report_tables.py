@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from h2o_theory import figures
-from h2o_theory.errors import BadArgument
+from h2o_theory.errors import BadArgument, CannotWrite
 from h2o_theory.figures.table import Setting
 from h2o_theory.report import load_results, page, save_results, summary_table, write_report
 from h2o_theory.report.tables import glance, table_by_budget
@@ -32,7 +32,7 @@ def made_up_results(quality=QUALITY, tokens=60):
                         "tokens": tokens, "layer": layer, "kv_head": kv_head, "policy": policy,
                         "parameters": "", "budget": asked, "budget_tokens": budget, "prefill": 0,
                         "seed": 0, "level": "open", "n_rows": tokens, "retained_mass": mass,
-                        "optimum_mass": optimum, "topk_mass": optimum + 0.01,
+                        "full_mass": 1.0, "optimum_mass": optimum, "topk_mass": optimum + 0.01,
                         "approximation_ratio": ratio,
                         "lost_mass_ratio": (1 - mass) / (1 - optimum),
                         "output_error": np.nan, "kl": -np.log(mass),
@@ -133,12 +133,12 @@ def test_an_earlier_report_comes_back_if_it_cannot_be_replaced(tmp_path, monkeyp
     rename = type(tmp_path).rename
 
     def failing(self, target):
-        if ".partial-" in self.name and not self.name.endswith(".old"):
+        if self.name.startswith(".report.") and ".old." not in self.name:
             raise OSError("no space")
         return rename(self, target)
 
     monkeypatch.setattr(type(tmp_path), "rename", failing)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(CannotWrite, match="no space"):
         write_report(results.head(8), tmp_path / "report", overwrite=True)
     assert written.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

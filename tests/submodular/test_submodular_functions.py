@@ -85,3 +85,25 @@ def test_a_callable_gets_a_frozenset_and_must_be_finite():
 def test_unusable_functions_are_refused(make):
     with pytest.raises(BadArgument):
         make()
+
+
+@pytest.mark.parametrize("exponent", range(0, 21, 2))
+@pytest.mark.parametrize("copies", [2, 5])
+def test_log_det_of_duplicates_is_right_or_refused(exponent, copies):
+    """Copies of m directions: f(all) is m log(1 + copies / noise), whatever the order of adding."""
+    noise, directions = 10.0**-exponent, 3
+    keys = np.repeat(np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0][:3], copies, 0)
+    try:
+        function = sm.log_det(keys @ keys.T, noise)
+    except BadArgument as error:
+        assert "noise" in str(error) and exponent >= 10
+        return
+    assert exponent <= 10
+    best = directions * np.log1p(copies / noise)
+    found = sm.greedy(function, directions * copies)
+    assert found.value == pytest.approx(best, rel=1e-6) and found.value <= best * (1 + 1e-6)
+    selection = function.select(range(copies))
+    assert np.isfinite(selection.gains(selection.outside())).all()
+    assert (
+        np.isfinite(selection.losses()).all() and (selection.gains(selection.outside()) >= 0).all()
+    )

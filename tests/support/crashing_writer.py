@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, durable, manifest
+from h2o_theory.store import atomic
+from h2o_theory.trace import LayerSpec, TraceSpec, TraceWriter, manifest
 
 TOKENS, LAYERS, CUTS = 12, (0, 3), (0, 5, 9, 12)
 
@@ -87,7 +88,7 @@ def light(fuse, put=setattr):
         fuse.tick()
         sync(handle)
 
-    put(durable, "open", slow_open)
+    put(atomic, "open", slow_open)
     put(manifest, "open", slow_open)
     put(os, "fsync", slow_sync)
 

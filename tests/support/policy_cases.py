@@ -30,9 +30,9 @@ CASES = {
     "tova:shared=kv_head": (reference.Tova, {}),
     "lru": (reference.Lru, {}),
     "lfu": (reference.Lfu, {}),
-    "lru:access=relative,level=0.2": (reference.Lru, {"access": ("relative", 0.2)}),
-    "lru:access=top_m,level=3": (reference.Lru, {"access": ("top_m", 3)}),
-    "lfu:access=absolute,level=0.1": (reference.Lfu, {"access": ("absolute", 0.1)}),
+    "lru:access=relative,threshold=0.2": (reference.Lru, {"access": ("relative", 0.2)}),
+    "lru:access=top_m,threshold=3": (reference.Lru, {"access": ("top_m", 3)}),
+    "lfu:access=absolute,threshold=0.1": (reference.Lfu, {"access": ("absolute", 0.1)}),
     "belady:access=relative": (reference.Belady, {"access": ("relative", 0.01)}),
     "belady:form=count,access=top_m": (reference.BeladyCount, {"access": ("top_m", 8)}),
     "lru_k": (reference.LruK, {}),
@@ -97,7 +97,7 @@ def evict(policy, rows, budget, prefill=0, block_rows=None):
 def expected(text, rows, budget, prefill, tensors=None):
     rule, parameters = CASES[text]
     if issubclass(rule, reference.Random | reference.Keyformer):
-        stream = make_policy(text).settings(Context(budget, rows.shape[1]))[0]
+        stream = make_policy(text).settings(Context(budget, rows.shape[1])).stream
         parameters = parameters | {"stream": int(stream)}
     rule = rule(budget, rows, tensors=tensors or tensors_for(rows), **parameters)
     return reference.simulate(rows, rule, budget, prefill)

@@ -16,11 +16,11 @@ from small_traces import small_trace
 
 import h2o_theory as ht
 from h2o_theory.cli import main
-from h2o_theory.errors import BadArgument, BadBudget, CannotWrite, CorruptCell, TraceNotFound
+from h2o_theory.errors import BadArgument, BadBudget, CannotWrite, TraceNotFound
+from h2o_theory.store import CellStore
 from h2o_theory.sweep import estimate_sweep, read_spec, run_sweep
 from h2o_theory.sweep.plan import group_cells, plan_cells
 from h2o_theory.sweep.run import as_spec
-from h2o_theory.sweep.store import CellStore
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "traces" / "smollm2-135m-512"
@@ -97,22 +97,23 @@ def test_shards_in_any_order_give_the_same_bytes(one_worker, spec_path, tmp_path
 def test_finished_cells_are_skipped_and_damaged_ones_computed_anew(one_worker, spec_path, capsys):
     before = table_bytes(one_worker)
     assert run_sweep(spec_path, one_worker, workers=1).ran == 0
-    files = sorted((one_worker / "cells").rglob("*.json"))
+    files = sorted((one_worker / "cells").rglob("*.safetensors"))
     damage = {
         files[0]: files[0].read_bytes()[:-9],
-        files[1]: files[1].read_bytes().replace(b'"n_rows": ', b'"n_rows": 1'),
+        files[1]: files[1].read_bytes().replace(b'\\"n_rows\\": ', b'\\"n_rows\\":1'),
         files[2]: files[3].read_bytes(),
         files[4]: b"",
     }
     for path, content in damage.items():
+        assert path.read_bytes() != content
         path.write_bytes(content)
-        with pytest.raises(CorruptCell, match=path.name):
-            CellStore(one_worker).load(path.stem)
+        store = CellStore(one_worker)
+        assert store.load(path.stem) is None and store.damaged == [path]
     found = estimate_sweep(spec_path, one_worker)
-    assert set(found.corrupt) == set(map(str, damage)) and found.cells - found.finished == 4
+    assert set(found.damaged) == set(map(str, damage)) and found.cells - found.finished == 4
     assert main(["sweep", str(spec_path), "--out", str(one_worker), "--workers", "1"]) == 0
     captured = capsys.readouterr()
-    assert captured.err.count("CorruptCell") == 4 and "4 run now" in captured.err
+    assert captured.err.count("damaged cell") == 4 and "4 run now" in captured.err
     assert captured.out.strip() == str(one_worker / "results.parquet")
     assert table_bytes(one_worker) == before
 
@@ -201,13 +202,13 @@ def test_a_killed_sweep_loses_the_running_cells_only(trace_path, tmp_path):
     line = [sys.executable, "-m", "h2o_theory", "sweep", str(spec), "--out", str(out)]
     with subprocess.Popen([*line, "--workers", "1"], cwd=ROOT, stderr=subprocess.DEVNULL) as sweep:
         deadline = time.monotonic() + 60
-        while not list((out / "cells").rglob("*.json")) and time.monotonic() < deadline:
+        while not list((out / "cells").rglob("*.safetensors")) and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(sweep.pid, signal.SIGKILL)
-    kept = len(list((out / "cells").rglob("*.json")))
+    kept = len(list((out / "cells").rglob("*.safetensors")))
     assert 0 < kept < 8 and not (out / "results.parquet").exists()
     result = run_sweep(spec, out, workers=1)
-    assert (result.skipped, result.ran, result.corrupt) == (kept, 8 - kept, ())
+    assert (result.skipped, result.ran, result.damaged) == (kept, 8 - kept, ())
     whole = run_sweep(spec, tmp_path / "whole", workers=1)
     assert table_bytes(out) == table_bytes(tmp_path / "whole") and whole.skipped == 0
 
@@ -223,7 +224,7 @@ def test_a_full_disk_is_named_and_keeps_what_is_finished(trace_path, tmp_path, m
         os.rename(source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr("h2o_theory.sweep.store.os.replace", replace)
+        patched.setattr("h2o_theory.store.atomic.os.replace", replace)
         with pytest.raises(CannotWrite, match="No space left on device"):
             run_sweep(grid, tmp_path, workers=1)
     kept = [path for path in (tmp_path / "cells").rglob("*") if path.is_file()]
@@ -355,7 +356,7 @@ def test_bad_places(tmp_path, trace_path):
     matrix.write_text(json.dumps({"0": [5, 6]}))
     grid = {"traces": [trace_path], "policies": ["h2o"]}
     with pytest.raises(BadBudget, match="layer 1"):
-        run_sweep(grid | {"budgets": [ht.read_budget_matrix(matrix)]}, tmp_path)
+        run_sweep(grid | {"budgets": [ht.read_budget_matrix(matrix)]}, tmp_path / "out")
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotWrite):
         run_sweep(grid | {"budgets": [5], "optimum": False}, tmp_path / "file", workers=1)

@@ -363,7 +363,7 @@ FAULTY = {
     "wrong dtype": (edit_tensors("5.v", lambda v: v.astype("f8")), "not what the spec declares"),
     "future visible": (edit_tensors("2.hi", lambda hi: hi + 1), "interval is not causal"),
     "unknown schema": (edit_spec('"schema": 2', '"schema": 99'), "schema 99"),
-    "unknown key": (edit_spec('"schema": 2', '"schema": 2, "extra": 2'), "unknown keys"),
+    "unknown key": (edit_spec('"schema": 2', '"schema": 2, "extra": 2'), "Extra inputs are not permitted"),
     "odd heads": (edit_spec('"q_heads": 4', '"q_heads": 5'), "do not divide"),
 }
 
@@ -442,5 +442,5 @@ def test_existing_output_is_kept(tmp_path):
 
 def test_unwritable_place(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CannotWrite, match="cannot write"):
+    with pytest.raises(CannotWrite, match="writable"):
         TraceWriter(tmp_path / "file" / "trace")

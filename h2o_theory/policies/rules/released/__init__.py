@@ -1,0 +1,1 @@
+"""Rules as papers print them and code ships them, which differ from the rules they describe."""
