@@ -56,7 +56,7 @@ class Hardware:
             raise BadArgument("usable must be a share up to 1", where=self.name, got=self.usable)
 
     @property
-    def usable_memory(self) -> float:
+    def available_memory(self) -> float:
         """Bytes of the device that a program gets."""
         return self.usable * self.memory
 

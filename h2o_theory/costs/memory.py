@@ -63,7 +63,7 @@ def fits(case: Case) -> bool:
     """Whether the peaks stay within device and host."""
     peaks = peak_memory(case)
     host = case.hardware.host_memory if case.hardware.link else float("inf")
-    return peaks.device <= case.hardware.usable_memory and peaks.host <= host
+    return peaks.device <= case.hardware.available_memory and peaks.host <= host
 
 
 def largest_batch(case: Case) -> int:
@@ -94,7 +94,7 @@ def require_fit(case: Case) -> None:
         f"{case.hardware.name}",
         got=f"{bytes_in_words(peaks.device)} on the device and {bytes_in_words(peaks.host)} on "
         "the host",
-        expected=f"at most {bytes_in_words(case.hardware.usable_memory)} and "
+        expected=f"at most {bytes_in_words(case.hardware.available_memory)} and "
         f"{bytes_in_words(case.hardware.host_memory)}",
         hint=_what_would(case, batch),
     )
