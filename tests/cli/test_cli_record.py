@@ -133,7 +133,7 @@ def test_a_field_of_json_lines(record):
         ("abc", ["--lines", "--texts", "0"], "--texts must be at least 1"),
         ("abc", ["--lines", "--overwrite"], "--overwrite cannot replace several"),
         ("abc", ["--field", "body"], "a line is not JSON"),
-        ("abc", ["--piece", "0"], "piece must be a whole number"),
+        ("abc", ["--piece", "0"], "--piece must be at least 1"),
         ("abc", ["--temperature", "1"], "--temperature needs tokens to generate"),
         ("abc", ["--top-p", "0.5"], "--top-p needs tokens to generate"),
         ("abc", ["--generate", "3", "--seed", "1"], "--seed has no use in greedy"),
