@@ -2,15 +2,13 @@
 
 import importlib.resources
 import json
-import os
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 import jinja2
 
 import h2o_theory
-from h2o_theory.errors import CannotWrite
+from h2o_theory.store import write_bytes
 from paper_checks.finding import VERDICTS
 from paper_checks.outcome import summary
 
@@ -35,17 +33,8 @@ def write_page(outcomes, path):
         version=h2o_theory.__version__,
         text=_text,
     )
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.partial-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError as error:
-        raise CannotWrite("cannot write there", where=path, got=error.strerror) from None
-    return path
+    write_bytes(path, page.encode())
+    return Path(path)
 
 
 def _text(value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from h2o_theory.errors import BadBudget
 __all__ = ["BudgetLike", "resolve_budgets"]
 
 OneBudget: TypeAlias = int | str | dict | np.ndarray | BudgetMatrix | Callable[..., Any]
-BudgetLike: TypeAlias = OneBudget | list[OneBudget] | tuple[OneBudget, ...]
+BudgetLike: TypeAlias = OneBudget | Sequence[OneBudget]
 """``64``, ``"10%"``, ``"10%,20%"``, a matrix or a rule, or a list of these."""
 
 

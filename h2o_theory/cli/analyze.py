@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier analysis")
     parser.add_argument("--json", action="store_true", help="findings and numbers as JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="new folder")
 
 
 def run(arguments: argparse.Namespace) -> None:

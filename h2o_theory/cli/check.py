@@ -8,6 +8,7 @@ import pandas as pd
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.errors import BadArgument, MissingDependency
 from h2o_theory.report import refuse_existing
+from h2o_theory.store import require_writable
 from paper_checks import load_register, run_check, select
 from paper_checks.outcome import Outcome, summary
 
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the chosen checks, print, and say by the exit code whether the register still holds."""
     if arguments.html:
         refuse_existing(arguments.html, arguments.overwrite)
+        require_writable(arguments.html, "file")
     chosen = select(load_register(), arguments.ids)
     if arguments.fast:
         chosen = tuple(statement for statement in chosen if not statement.slow)

@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="accept rows that sum to less than one: the model has attention sinks",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing trace")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="new folder")
 
 
 def run(arguments: argparse.Namespace) -> None:

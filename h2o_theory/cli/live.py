@@ -1,19 +1,17 @@
 """``h2o-theory live``: policies evict inside the running model; what that does to its loss."""
 
 import argparse
-import datetime
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
-import h2o_theory
 from h2o_theory.budgets import read_budget_matrix
 from h2o_theory.cli.common import print_json, print_table, say, shown_progress
 from h2o_theory.errors import BadArgument
 from h2o_theory.recorder import LoadedModel
 from h2o_theory.recorder.reading import read_text
 from h2o_theory.report import save_figure, save_results
+from h2o_theory.store import provenance
 
 __all__ = ["add_options", "live_provenance", "require_tokenizer"]
 
@@ -188,20 +186,14 @@ def live_provenance(model: LoadedModel, text: str, device: str) -> dict[str, obj
     import torch
     import transformers
 
-    return {
+    return provenance(
+        sys.argv[1:],
         **model.provenance(),
-        "text": text,
-        "device": device,
-        "dtype": str(model.model.dtype).removeprefix("torch."),
-        "command": " ".join(["h2o-theory", *sys.argv[1:]]),
-        "versions": {
-            "h2o-theory": h2o_theory.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-        "date": datetime.date.today().isoformat(),
-    }
+        text=text,
+        device=device,
+        dtype=str(model.model.dtype).removeprefix("torch."),
+        versions={"torch": torch.__version__, "transformers": transformers.__version__},
+    )
 
 
 def _draw(summary, campaign, out):

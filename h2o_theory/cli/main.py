@@ -1,9 +1,10 @@
 """Entry point: parse, run one verb, turn named errors into one line and an exit code."""
 
 import argparse
+import contextlib
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import h2o_theory
@@ -26,6 +27,7 @@ VERBS = {
     "analyze": "heavy hitters: emergence, power law, co-occurrence, sparsity",
     "live": "evict inside the running model (closed loop)",
     "experiment": "run one of the paper's experiments in the model, with intervals",
+    "costs": "from a budget to tokens per second and memory, by a model fitted on published logs",
     "check": "execute the statements of the H2O paper and print a verdict on each",
     "report": "write figures, tables and one HTML page",
     "ls": "list policies, masks, transforms or model families",
@@ -33,7 +35,8 @@ VERBS = {
 """The verbs in the order of the help text, each with its line there.
 
 The module of a verb, ``h2o_theory.cli.<verb>``, has ``add_options(parser)``, which ends with
-``parser.set_defaults(run=...)``. It is imported only when the verb is chosen, as most verbs need
+``parser.set_defaults(run=...)``, and with ``output="file"`` or ``"new folder"`` if ``--out`` is
+no folder to write into. It is imported only when the verb is chosen, as most verbs need
 libraries that take a second to import.
 """
 
@@ -87,12 +90,27 @@ def _require_sense(arguments: argparse.Namespace) -> None:
         raise BadArgument("--resume and --overwrite exclude each other")
 
 
+@contextlib.contextmanager
+def _holding_output(arguments: argparse.Namespace) -> Iterator[None]:
+    """Hold what a verb writes to; a place that cannot be written is found before the work."""
+    out = getattr(arguments, "out", None)
+    if out is None:
+        yield
+        return
+    from h2o_theory.store import lock_output, require_writable
+
+    require_writable(out, getattr(arguments, "output", "folder"))
+    with lock_output(out, shared=arguments.verb == "sweep"):  # a sweep's shards write together
+        yield
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
         arguments = build_parser().parse_args(argv)
         _require_sense(arguments)
-        return arguments.run(arguments) or 0
+        with _holding_output(arguments):
+            return arguments.run(arguments) or 0
     except H2OTheoryError as error:
         print(f"h2o-theory: {type(error).__name__}: {error}", file=sys.stderr)
         return 2

@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_head_options(parser)
     add_table_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="file")
 
 
 def run(arguments: argparse.Namespace) -> None:

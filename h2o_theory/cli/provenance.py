@@ -1,12 +1,6 @@
 """Where a table of results comes from, stored with it and printed in every report."""
 
-import datetime
-import platform
-
-import numba
-import numpy
-
-import h2o_theory
+from h2o_theory import store
 from h2o_theory.attention import SPARSITY_THRESHOLD
 from h2o_theory.trace import Trace
 
@@ -22,23 +16,16 @@ def without_output_error(trace: Trace) -> str:
 def provenance(trace: Trace, arguments: list[str]) -> dict[str, object]:
     """A flat dictionary: trace, model, text, command, versions, date."""
     spec = trace.spec
-    return {
-        "trace": trace.name,
-        "trace_id": trace.trace_id,
-        "model": spec.model.get("id", "unknown"),
-        "text": spec.text.get("name", "unknown"),
-        "tokens": trace.tokens,
-        "layers": list(trace.layers),
-        "content": f"{spec.content} in {spec.dtype}",
-        "output_error": without_output_error(trace) or "measured",
-        "sparsity_threshold": SPARSITY_THRESHOLD,
-        "command": " ".join(["h2o-theory", *arguments]),
-        "versions": {
-            "h2o-theory": h2o_theory.__version__,
-            "python": platform.python_version(),
-            "numpy": numpy.__version__,
-            "numba": numba.__version__,
-            **{f"recorded with {name}": version for name, version in spec.versions.items()},
-        },
-        "date": datetime.date.today().isoformat(),
-    }
+    return store.provenance(
+        arguments,
+        trace=trace.name,
+        trace_id=trace.trace_id,
+        model=spec.model.get("id", "unknown"),
+        text=spec.text.get("name", "unknown"),
+        tokens=trace.tokens,
+        layers=list(trace.layers),
+        content=f"{spec.content} in {spec.dtype}",
+        output_error=without_output_error(trace) or "measured",
+        sparsity_threshold=SPARSITY_THRESHOLD,
+        versions={f"recorded with {name}": version for name, version in spec.versions.items()},
+    )

@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_text_options(parser.add_argument_group("text"))
     _add_model_options(parser.add_argument_group("model"))
     _add_trace_options(parser.add_argument_group("trace"))
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="new folder")
 
 
 def _add_text_options(group):

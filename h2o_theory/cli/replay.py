@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="leave out the exact optimum, for long traces: no ratios to it",
     )
     add_table_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="file")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of the new report")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="new folder")
 
 
 def run(arguments: argparse.Namespace) -> None:

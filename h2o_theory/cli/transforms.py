@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of random policies (default: 0)")
     add_head_options(parser)
     add_table_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, output="file")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-import h2o_theory
 from h2o_theory.errors import BadArgument
-from h2o_theory.store import write_bytes
+from h2o_theory.store import versions, write_bytes
 
 __all__ = ["ExperimentResult", "load_result", "save_result"]
 
@@ -49,7 +48,7 @@ class ExperimentResult:
             "text": study.text,
             "tokens": study.tokens,
             "windows": len(study.windows),
-            "version": h2o_theory.__version__,
+            "versions": versions(),
             "loop": "closed",
             **setting,
         }

@@ -16,6 +16,7 @@ from h2o_theory.store import (
     CellStore,
     code_identity,
     identity,
+    lock_output,
     model_identity,
     policy_identity,
 )
@@ -126,10 +127,11 @@ class Study:
     def kept(self, compute, **what):
         """``(record, arrays)`` of anything named by ``what`` and this model."""
         name = identity(**self._base, **what)
-        found = self.store.load(name)
-        if found is None:
-            found = compute()
-            self.store.save(name, *found)
+        with lock_output(self.store.folder):
+            found = self.store.load(name)
+            if found is None:
+                found = compute()
+                self.store.save(name, *found)
         return found
 
     def compare(self, arms, base=FULL):

@@ -100,8 +100,16 @@ def measure_guarantee(
     policy, asked = _one_policy(policy), _one_budget(budget)
     tokens = asked.resolve(trace.tokens)
     steps_with_a_choice(trace.tokens, tokens, prefill)
-    common = {"prefill": prefill, "layers": layers, "kv_heads": kv_heads, "seed": seed}
-    decided = schedules(trace, policy, asked.text, progress=progress, **common)
+    decided = schedules(
+        trace,
+        policy,
+        asked.text,
+        prefill=prefill,
+        layers=layers,
+        kv_heads=kv_heads,
+        seed=seed,
+        progress=progress,
+    )
     steps, summaries, names = [], [], ("", "")
     for done, (layer, kv_head) in enumerate(heads, start=1):
         rows = np.concatenate([block for _, block in trace.blocks(layer, kv_head)], axis=1)

@@ -26,6 +26,7 @@ from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,
     code_identity,
+    holds_output,
     identity,
     lock_output,
     model_identity,
@@ -123,6 +124,7 @@ def windows_of(ids: Any, tokens: int | None, count: int) -> list[np.ndarray]:
     return [ids[i * tokens : (i + 1) * tokens] for i in range(count)]
 
 
+@holds_output
 def run_live(
     model: Any,
     windows: list[Any],

@@ -21,6 +21,7 @@ from h2o_theory.store import (
     LIVE_ROOMS,
     CellStore,
     code_identity,
+    holds_output,
     identity,
     lock_output,
     model_identity,
@@ -60,6 +61,7 @@ def admit_samples(
     return admit_live(model, ["full", *others], budgets, tokens=tokens, **options)
 
 
+@holds_output
 def sample_table(
     model: Any,
     prompt: Any,

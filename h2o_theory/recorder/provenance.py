@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from h2o_theory.dependencies import require
 from h2o_theory.recorder.registration import NAME
+from h2o_theory.store import versions
 from h2o_theory.trace import TraceSpec
 
 if TYPE_CHECKING:
@@ -90,8 +88,7 @@ def describe_sequence(
         generation=generation,
         versions={
             "recorder": NAME,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
+            **versions("attention", "recorder", "trace"),
             **{name: require(name).__version__ for name in ("torch", "transformers")},
         },
     )

@@ -115,17 +115,32 @@ def new_folder(out: PathLike) -> Iterator[Path]:
         sync_folder(out.parent)
 
 
-def require_writable(folder: PathLike) -> None:
-    """Find out before any work whether files can be made in a folder that may not exist yet.
+def require_writable(out: PathLike, kind: str = "folder") -> None:
+    """Find out before any work whether an output can be written, which may not exist yet.
+
+    Some bytes are written and removed, as a full disk still makes empty files.
+
+    Parameters
+    ----------
+    out : path
+    kind : {"folder", "new folder", "file"}
+        A folder to write into, one that takes its place as a whole at the end, or a file.
 
     Raises
     ------
     CannotWrite
     """
-    folder = Path(folder)
-    with os_errors_named(folder, "Choose another place for the output"):
-        with tempfile.TemporaryFile(dir=_existing(folder)):
-            pass
+    out = Path(out)
+    with os_errors_named(out, "Choose another place for the output"):
+        place = out.absolute() if kind == "folder" else out.absolute().parent
+        while not os.path.lexists(place):
+            place = place.parent
+        if kind == "file" and out.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def remove_leftovers(folder: PathLike) -> None:

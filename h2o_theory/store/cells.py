@@ -52,7 +52,8 @@ class CellStore:
     """
 
     def __init__(self, folder: PathLike):
-        self.folder, self.damaged = Path(folder), []
+        self.folder = Path(folder)
+        self.damaged: list[Path] = []
         own = {"cells", "failed"}
         require_writable(self.folder)
         if self.folder.is_dir():

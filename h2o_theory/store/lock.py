@@ -1,18 +1,24 @@
 """One process at a time on an output: a second one is told so at once."""
 
 import contextlib
+import functools
 import hashlib
+import inspect
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, ParamSpec, TypeVar
 
 from h2o_theory.annotations import PathLike
 from h2o_theory.errors import OutputExists
+from h2o_theory.store.atomic import os_errors_named
 
-__all__ = ["lock_output", "try_lock"]
+__all__ = ["holds_output", "lock_output", "try_lock"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _HELD: dict[str, list] = {}
 _GUARD = threading.Lock()
@@ -54,10 +60,11 @@ def lock_output(out: PathLike, *, shared: bool = False) -> Iterator[None]:
                     got=f"process {holder}" if holder else "",
                     hint="Wait until it has ended, or choose another place",
                 )
-            file.seek(0)
-            file.truncate()
-            file.write(str(os.getpid()))
-            file.flush()
+            with contextlib.suppress(OSError):  # for a message alone: the disk may be full
+                file.seek(0)
+                file.truncate()
+                file.write(str(os.getpid()))
+                file.flush()
             held = _HELD[name] = [file, 0]
         held[1] += 1
     try:
@@ -68,6 +75,18 @@ def lock_output(out: PathLike, *, shared: bool = False) -> Iterator[None]:
             if held[1] == 0:
                 del _HELD[name]
                 held[0].close()
+
+
+def holds_output(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that holds the output named by its argument ``out`` while it runs."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def held(*args: P.args, **kwargs: P.kwargs) -> R:
+        with lock_output(signature.bind(*args, **kwargs).arguments["out"]):
+            return function(*args, **kwargs)
+
+    return held
 
 
 def try_lock(file: IO, *, shared: bool = False) -> bool:
@@ -92,5 +111,6 @@ def try_lock(file: IO, *, shared: bool = False) -> bool:
 def _open(name: str) -> IO:
     user = os.getuid() if hasattr(os, "getuid") else ""
     folder = Path(tempfile.gettempdir()) / f"h2o-theory-locks-{user}"
-    folder.mkdir(exist_ok=True)
-    return open(folder / name, "a+", encoding="ascii")
+    with os_errors_named(folder, "Point TMPDIR at a folder that can be written"):
+        folder.mkdir(exist_ok=True)
+        return open(folder / name, "a+", encoding="ascii")

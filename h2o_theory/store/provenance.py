@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+from typing import Any
 
 import numba
 import numpy as np
@@ -12,17 +13,23 @@ from h2o_theory.store.identity import code_identity
 __all__ = ["provenance", "versions"]
 
 
-def versions() -> dict[str, str]:
-    """Versions that a result may depend on, with a digest of this package's own code."""
+def versions(*rooms: str) -> dict[str, str]:
+    """Versions that a result may depend on, with a digest of this package's own code.
+
+    Parameters
+    ----------
+    *rooms : str
+        Where the result depends on some rooms only, as for :func:`~h2o_theory.store.code_identity`.
+    """
     return {
-        "h2o-theory": f"{h2o_theory.__version__}+{code_identity()[:12]}",
+        "h2o-theory": f"{h2o_theory.__version__}+{code_identity(*rooms)[:12]}",
         "python": platform.python_version(),
         "numpy": np.__version__,
         "numba": numba.__version__,
     }
 
 
-def provenance(command: list[str], **facts: object) -> dict[str, object]:
+def provenance(command: list[str], **facts: Any) -> dict[str, Any]:
     """A flat dictionary: the facts given, the command, versions and the date.
 
     Parameters

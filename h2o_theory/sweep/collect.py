@@ -1,13 +1,10 @@
 """The table of a sweep: every cell in the order of the grid, the same bytes whoever computed it."""
 
-import numba
-import numpy as np
 import pandas as pd
 
-import h2o_theory
 from h2o_theory.engine.columns import with_whole_parts
 from h2o_theory.engine.replay import COLUMNS
-from h2o_theory.store import REPLAY_ROOMS, code_identity, new_file
+from h2o_theory.store import REPLAY_ROOMS, new_file, versions
 
 __all__ = ["SWEEP_COLUMNS", "write_table"]
 
@@ -56,9 +53,6 @@ def _provenance(traces):
         "trace": ", ".join(trace.name for trace in traces),
         "trace_id": ", ".join(trace.trace_id for trace in traces),
         "command": "h2o-theory sweep",
-        "versions": {
-            "engine": f"{h2o_theory.__version__}+{code_identity(*REPLAY_ROOMS)[:12]}",
-            "numpy": np.__version__,
-            "numba": numba.__version__,
-        },
+        # Shards may run under several versions of Python, which decide no number.
+        "versions": {k: v for k, v in versions(*REPLAY_ROOMS).items() if k != "python"},
     }

@@ -54,14 +54,14 @@ class SweepSpec:
         if not isinstance(self.optimum, bool):
             raise _bad("optimum", repr(self.optimum), "true or false")
         if self.loop != "open":
-            self._refuse_loop()
+            self._require_open_loop()
 
     @staticmethod
     def _require_list(name, value):
         if isinstance(value, str) or not hasattr(value, "__len__") or len(value) == 0:
             raise _bad(name, repr(value), "a list with at least one entry")
 
-    def _refuse_loop(self):
+    def _require_open_loop(self):
         if self.loop != "closed":
             raise _bad("loop", repr(self.loop), "open")
         for given in self.policies:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from recorder_models import tokens
@@ -15,9 +16,11 @@ from h2o_theory.errors import BadArgument
 from h2o_theory.experiments.study import Study, policy_arm
 from h2o_theory.live.campaign import run_live
 from h2o_theory.policies import make_policy
-from h2o_theory.recorder import LoadedModel
+from h2o_theory.recorder import LoadedModel, record
 from h2o_theory.recorder.tiny import tiny_model
+from h2o_theory.store import REPLAY_ROOMS
 from h2o_theory.sweep import run_sweep
+from h2o_theory.trace import open_trace
 
 identity_module = importlib.import_module("h2o_theory.store.identity")
 
@@ -280,3 +283,25 @@ def test_every_room_of_a_result_exists_and_kernels_are_among_them():
     for room in store.LIVE_ROOMS:
         assert (package / room).is_dir() or (package / f"{room}.py").is_file(), room
     assert set(store.REPLAY_ROOMS) < set(store.LIVE_ROOMS) and "kernels" in store.REPLAY_ROOMS
+
+
+def test_every_result_says_the_code_it_was_made_by(tmp_path, committed_trace):
+    """One provenance: what tables, sweeps and traces state of the code is what the store states."""
+    from h2o_theory.cli.provenance import provenance as of_trace
+    from h2o_theory.store import provenance, versions
+
+    trace = open_trace(committed_trace)
+    stated = provenance(["replay"], model="m")
+    assert of_trace(trace, ["replay"])["versions"].items() >= versions().items()
+    assert stated["versions"] == versions() and stated["command"] == "h2o-theory replay"
+    spec = {"traces": [str(committed_trace)], "policies": ["recent"], "budgets": [5], "layers": [0]}
+    spec |= {"optimum": False}
+    table = pd.read_parquet(run_sweep(spec, tmp_path / "sweep", workers=1).table)
+    found = table.attrs["provenance"]
+    assert "date" not in found
+    assert found["versions"]["h2o-theory"] == versions(*REPLAY_ROOMS)["h2o-theory"]
+    model = tiny_model("llama")
+    with torch.no_grad(), record(model, tmp_path / "made.trace") as recording:
+        model(tokens(5))
+    found = open_trace(recording.path).spec.versions
+    assert found.items() >= versions("attention", "recorder", "trace").items()
