@@ -13,7 +13,7 @@ from h2o_theory.report import check_destination, save_results
 
 __all__ = ["main"]
 
-_BENCHMARKS = ("optimum", "submodular", "replay", "sweep", "record", "live")
+_BENCHMARKS = ("optimum", "submodular", "replay", "sweep", "record", "live", "costs")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -21,7 +21,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Time the optimum against HiGHS, lazy greedy against naive greedy and other "
         "libraries, the H2O replay against a PyTorch loop, a sweep over a pretrained model, and "
-        "recording and eviction in the model against the plain forward pass. Needs the record and "
+        "recording and eviction in the model against the plain forward pass, and the cost model "
+        "against live decoding. Needs the record and "
         "dev extras.",
     )
     parser.add_argument(

@@ -50,8 +50,8 @@ Results
 
 Rooms
     annotations, errors, store, attention, optimum, statistics, instances, submodular, policies,
-    budgets, engine, testing, masks, trace, recorder, guarantee, transforms, analysis, live,
-    sweep, experiments, figures, report
+    budgets, costs, engine, testing, masks, trace, recorder, guarantee, transforms, analysis,
+    live, sweep, experiments, figures, report
 
 H2OTheoryError is the base class of all errors.
 """

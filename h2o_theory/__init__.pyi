@@ -3,6 +3,7 @@ from . import analysis as analysis
 from . import annotations as annotations
 from . import attention as attention
 from . import budgets as budgets
+from . import costs as costs
 from . import engine as engine
 from . import errors as errors
 from . import experiments as experiments

@@ -328,7 +328,16 @@ MUTATIONS = (
         "a better rule exists",
     ),
     Mutation(
-        "obs-memory", "e_arithmetic:FP16", _constant(4), "keys and values of 4 bytes",
+        "obs-memory", "e_arithmetic:SHAPES", lambda was: {"opt-30b": was["opt-66b"]},
+        "the cache of a larger model",
+    ),
+    Mutation(
+        "obs-throughput", "e_arithmetic:ratios", lambda was: lambda over: was("batch"),
+        "no cell says what is stated but one",
+    ),
+    Mutation(
+        "obs-throughput", "e_arithmetic:best_design", _constant(lambda: (1, 3, 5, 6)),
+        "the model is fitted on runs of H2O alone",
     ),
     Mutation(
         "obs-h2o-20", "e_output:arms_at_budget", _losses({"h2o": 0.05, "recent": 0.2}),
@@ -358,6 +367,5 @@ WITHOUT = {
     "obs-shots": "nothing is run",
     "obs-mlp": "nothing is run",
     "obs-diversity": "nothing is run",
-    "obs-throughput": "a model of it only: no verdict is observed",
 }
 """Rows whose verdict no mutation has been seen to change, and why."""

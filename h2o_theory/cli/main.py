@@ -27,6 +27,7 @@ VERBS = {
     "analyze": "heavy hitters: emergence, power law, co-occurrence, sparsity",
     "live": "evict inside the running model (closed loop)",
     "experiment": "run one of the paper's experiments in the model, with intervals",
+    "costs": "from a budget to tokens per second and memory, by a model fitted on published logs",
     "check": "execute the statements of the H2O paper and print a verdict on each",
     "report": "write figures, tables and one HTML page",
     "ls": "list policies, masks, transforms or model families",

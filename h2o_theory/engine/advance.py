@@ -22,7 +22,6 @@ from h2o_theory.policies.choose import lowest
 from h2o_theory.policies.kernels import Cache, Matrix, Vector, numba_type
 
 __all__ = [
-    "Block",
     "Limits",
     "State",
     "compiled_advance",
@@ -33,26 +32,6 @@ __all__ = [
 ]
 
 _MEAN, _MAX, _FIRST = (GROUP_REDUCTIONS.index(name) for name in ("mean", "max", "first"))
-
-
-class Block(NamedTuple):
-    """Rows of the group for the loop: what every policy on the head is shown.
-
-    Attributes
-    ----------
-    rows : float64 [G, B, T]
-    sink_share : float64 [G, B]
-        What a sink without a key takes of each row.
-    future : float64 [B, T]
-        Rows of a clairvoyant policy's table, [B, 0] for the others.
-    start : int
-        The first row's number.
-    """
-
-    rows: float64[:, :, ::1]
-    sink_share: Matrix
-    future: Matrix
-    start: int
 
 
 class RowKind(NamedTuple):
@@ -109,17 +88,16 @@ def gather(rows, g, b, position, n, out):
 
 
 @njit(nogil=True, error_model="numpy")
-def form_row(block, b, n, kind, state):
-    """Fill ``state.row`` with row b of the group over the visible entries, reduced to one.
+def form_row(rows, sink_share, b, position, n, kind, row, spare):
+    """Fill ``row`` with row b of the group over the visible entries, reduced to one.
 
     A sink without a key stays in a cache that dropped keys: its share joins the mass that a row is
     renormalised by.
     """
-    row, spare = state.row, state.spare
-    group = block.rows.shape[0] if kind.reduction != _FIRST else 1
+    group = rows.shape[0] if kind.reduction != _FIRST else 1
     for g in range(group):
         target = row if g == 0 else spare
-        mass = gather(block.rows, g, b, state.cache.position, n, target) + block.sink_share[g, b]
+        mass = gather(rows, g, b, position, n, target) + sink_share[g, b]
         scale = 1.0
         if not kind.is_raw:
             scale = 1.0 / mass if mass > 0.0 else 0.0
@@ -164,30 +142,34 @@ def welcome(t, n, window, features, cache):
         cache.entry[slot, i] = features[t, i] if i < features.shape[1] else 0.0
 
 
-def advance(block, n, limits, state, settings, evicted_at):
-    """Replay the rows of a block on the n entries that are held; returns how many are after it.
+def advance(rows, sink_share, future, start, n, limits, state, settings, evicted_at):
+    """Replay rows ``start .. start + B`` on the n entries held; returns how many are held after.
 
     Slots ``0 .. window`` are a ring of the protected recent entries; behind it stand the sinks
     and then the candidates, in no order. So an arrival and an eviction move three entries at the
     most, whatever the budget.
 
-    ``evicted_at[j]`` is the step at which j was evicted, T while it was not.
+    ``rows`` [G, B, T] are those of the group, ``sink_share`` [G, B] is what a sink without a key
+    takes of them, and ``future`` [B, T] holds rows of a clairvoyant policy's table (no columns for
+    the others). ``evicted_at[j]`` is the step at which j was evicted, T while it was not.
     """
-    cache = state.cache
-    evictable_from = limits.window + limits.n_sink
-    for b in range(block.rows.shape[1]):
-        t = block.start + b
-        welcome(t, n, limits.window, state.features, cache)
+    # Arrays are taken out of the tuples once: each time would count a reference.
+    cache, features, row, spare = state
+    position, score = cache.position, cache.score
+    window, evictable_from = limits.window, limits.window + limits.n_sink
+    for b in range(rows.shape[1]):
+        t = start + b
+        welcome(t, n, window, features, cache)
         n += 1
         if limits.row.is_needed:
-            form_row(block, b, n, limits.row, state)
-        observe(t, n, cache, state.row, settings)  # noqa: F821
+            form_row(rows, sink_share, b, position, n, limits.row, row, spare)
+        observe(t, n, cache, row, settings)  # noqa: F821
         # A loop, because the one cut that ends a prefill takes out many entries at once. They are
         # rated anew after each: a rating may depend on who else is held.
         while n >= limits.budget and t >= limits.prefill - 1:
-            rate(t, n, cache, block.future[b], settings)  # noqa: F821
-            victim = lowest(cache.score, cache.position, evictable_from, n)
-            evicted_at[cache.position[victim]] = t
+            rate(t, n, cache, future[b], settings)  # noqa: F821
+            victim = lowest(score, position, evictable_from, n)
+            evicted_at[position[victim]] = t
             n -= 1
             move(n, victim, cache)
     return n
@@ -201,8 +183,13 @@ def compiled_advance(policy: CompiledPolicy) -> Callable:
 def compiled_loop(loop: Callable, limits: type, evicted_at: object, policy: CompiledPolicy):
     """A loop over blocks with a policy's functions bound in, given the types of two arguments."""
     settings = typing.get_type_hints(type(policy).settings)["return"]
-    arguments = [Block, int, limits, State, settings, evicted_at]
-    return _compiled(loop, int64(*map(numba_type, arguments)), settings, *policy.kernels)
+    state = [int, limits, State, settings, evicted_at]
+    signature = int64(*map(numba_type, [*_BLOCK, *state]))
+    return _compiled(loop, signature, settings, *policy.kernels)
+
+
+_BLOCK = (float64[:, :, ::1], Matrix, Matrix, int)
+"""Rows, sink shares, rows of the table, and the first row's number."""
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from h2o_theory.engine.advance import Block, Limits, RowKind, State, compiled_advance
+from h2o_theory.engine.advance import Limits, RowKind, State, compiled_advance
 from h2o_theory.engine.plain import PlainRun
 from h2o_theory.policies import CompiledPolicy, Context, Policy
 from h2o_theory.policies.base import GROUP_REDUCTIONS
@@ -58,22 +58,30 @@ class BlockRun:
         given = policy.settings(context)
         self._settings = type(given)(*map(_contiguous, given))
         self._table = future_table(policy, context, mean_rows)
+        self._no_sinks = np.zeros((0, 0))
 
     def advance(self, rows: np.ndarray, start: int, sink_share: np.ndarray | None = None) -> None:
         """Replay a block ``rows`` [G, B, T] that begins at row ``start``.
 
         ``sink_share`` [G, B] is what a sink without a key takes of each row; nothing by default.
         """
-        shares = no_sinks(rows) if sink_share is None else sink_share
-        # The loop reads memory as it is declared.
-        block = Block(
-            np.ascontiguousarray(rows, dtype=np.float64),
-            np.ascontiguousarray(shares, dtype=np.float64),
-            self._table[start : start + rows.shape[1]],
-            start,
-        )
+        if sink_share is None:
+            if self._no_sinks.shape != rows.shape[:2]:
+                self._no_sinks = no_sinks(rows)
+            sink_share = self._no_sinks
+        table = self._table
+        if table.shape[1]:
+            table = table[start : start + rows.shape[1]]
         self._held = self._loop(
-            block, self._held, self._limits, self._state, self._settings, self._out
+            _contiguous(rows),
+            _contiguous(sink_share),
+            table,
+            start,
+            self._held,
+            self._limits,
+            self._state,
+            self._settings,
+            self._out,
         )
 
     def take_features(self, features: np.ndarray, start: int, stop: int) -> None:
@@ -83,10 +91,12 @@ class BlockRun:
 
 
 def _contiguous(value):
-    """Arrays among the settings as the loop declares them; numbers as they are."""
-    if isinstance(value, np.ndarray):
-        return np.ascontiguousarray(value, dtype=np.float64)
-    return value
+    """An array as the loop declares it, which reads memory unseen; a number as it is."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.flags.c_contiguous and value.dtype == np.float64:
+        return value
+    return np.ascontiguousarray(value, dtype=np.float64)
 
 
 class CompiledRun(BlockRun):

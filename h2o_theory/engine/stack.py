@@ -91,30 +91,31 @@ def walk_down(slot, t, served, bottom, height, cache, out):
     return height
 
 
-def stack_pass(block, n, limits, state, settings, out):
-    """Replay the rows of a block at all levels on the n entries held; returns how many are after.
+def stack_pass(rows, sink_share, future, start, n, limits, state, settings, out):
+    """Replay rows ``start .. start + B`` at all levels on the n entries held; returns how many are.
 
     The slots are those of :func:`h2o_theory.engine.advance.advance`, with the stack in place of
     the unordered candidates. ``out[j, i]`` is the step at which the i-th smallest budget evicted
     token j.
     """
-    cache = state.cache
-    bottom = limits.window + limits.n_sink
+    cache, features, row, spare = state
+    position, served = cache.position, limits.served
+    window, bottom = limits.window, limits.window + limits.n_sink
     # Nothing is on the stack before the cut that ends a prefill: till then all tokens stay.
-    height = max(n - bottom, 0) if block.start >= limits.prefill else 0
-    for b in range(block.rows.shape[1]):
-        t = block.start + b
-        welcome(t, n, limits.window, state.features, cache)
+    height = max(n - bottom, 0) if start >= limits.prefill else 0
+    for b in range(rows.shape[1]):
+        t = start + b
+        welcome(t, n, window, features, cache)
         n += 1
         if limits.row.is_needed:
-            form_row(block, b, n, limits.row, state)
-        observe(t, n, cache, state.row, settings)  # noqa: F821
+            form_row(rows, sink_share, b, position, n, limits.row, row, spare)
+        observe(t, n, cache, row, settings)  # noqa: F821
         if t < limits.prefill - 1:
             continue
-        rate(t, n, cache, block.future[b], settings)  # noqa: F821
+        rate(t, n, cache, future[b], settings)  # noqa: F821
         # At the cut that ends a prefill all prompt tokens outside the window compete, in turn.
         for competitor in range(bottom + height, n):
-            height = walk_down(competitor, t, limits.served, bottom, height, cache, out)
+            height = walk_down(competitor, t, served, bottom, height, cache, out)
         n = min(n, bottom + height)
     return n
 

@@ -20,7 +20,7 @@ FLOORS = [
     {"attention", "optimum", "statistics"},
     {"submodular", "instances"},
     {"policies"},
-    {"budgets"},
+    {"budgets", "costs"},
     {"engine"},
     {"testing", "masks"},
     {"trace"},

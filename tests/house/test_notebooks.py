@@ -10,6 +10,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 TOUR = (
     "01_first_replay", "02_record_your_model", "03_ratio_to_optimum", "04_heavy_hitters",
     "05_cooccurrence", "06_add_a_policy", "07_the_guarantee", "08_closed_loop",
+    "11_what_it_saves",
 )  # fmt: skip
 SECONDS_A_CELL = 300
 """Generous: a notebook takes seconds, but the machine may be busy and kernels uncompiled."""
