@@ -8,6 +8,7 @@ from optimum_referees import replayed_value, softmax_rows, tied_rows
 
 from h2o_theory.errors import BadArgument, BadBudget, InvalidAttention, OutOfRange
 from h2o_theory.optimum import (
+    FRACTION_BITS,
     UNITS,
     check_certificate,
     optimum_curve,
@@ -79,7 +80,7 @@ def test_masses_are_per_scored_row():
     interval = optimum_interval(rows, 10, prefill=20)
     unit = UNITS * 30
     assert interval.retained_mass == (interval.lower / unit, interval.upper / unit)
-    assert interval.fraction_bits == UNITS
+    assert interval.fraction_bits == FRACTION_BITS
     assert interval.relative_gap == interval.gap / interval.upper
     everything = optimum_interval(rows, 10, prefill=50)
     assert np.isnan(everything.retained_mass).all() and everything.relative_gap == 0.0

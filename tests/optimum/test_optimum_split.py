@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 
 from h2o_theory.errors import BadArgument, BadBudget, InvalidAttention, OutOfRange
 from h2o_theory.optimum import (
+    FRACTION_BITS,
     UNITS,
     optimum_at,
     optimum_curve,
@@ -88,7 +89,7 @@ def test_prices_and_masses():
     curves = [optimum_curve(head, 20, prefill=4) for head in some_heads(3, 20)]
     split, more = split_budget(curves, 21), split_budget(curves, 22)
     assert split.price >= more.value - split.value == more.price
-    assert split.n_scored == 48 and split.fraction_bits == UNITS
+    assert split.n_scored == 48 and split.fraction_bits == FRACTION_BITS
     unit = 48 * UNITS
     assert split.retained_mass == (split.uniform_value / unit, split.value / unit)
     least = split_budget(curves, 3)
