@@ -129,7 +129,7 @@ def test_with_slots_a_policy_sees_the_rows_of_the_model_on_what_is_held(policy):
 @pytest.mark.parametrize("policy", ["h2o", "sink", "key_diff", "h2o_lm_eval", "greedy"])
 @pytest.mark.parametrize("positions", ["original", "slot"])
 def test_the_size_of_chunks_and_pieces_changes_nothing(policy, positions):
-    model, ids = tiny_model("qwen2"), tokens(30)
+    model, ids = tiny_model("qwen2").double(), tokens(30)
     raw = policy in ("h2o_lm_eval", "greedy")
     if raw and positions == "slot":
         with pytest.raises(BadArgument, match="has no slot"):
@@ -139,7 +139,10 @@ def test_the_size_of_chunks_and_pieces_changes_nothing(policy, positions):
         evaluate(model, ids, policy, 8, positions=positions, prefill=4, chunk=chunk, piece=piece)
         for chunk, piece in ((1, 1), (7, 30))
     )
-    assert np.abs(one.losses - many.losses)[1:].max() < 2e-5
+    # The model counts in float64, since the order of a sum moves a float32 loss by 2e-5. What is
+    # left is the log-softmax, always in float32: each loss is right to 2 units in the last place.
+    unit = np.spacing(np.float32(one.losses[1:].max()))
+    assert np.abs(one.losses - many.losses)[1:].max() <= 4 * unit
     assert (one.evicted_at == many.evicted_at).all()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from recorder_models import CACHE, HEADS, LAYERS, own_rows, tokens, traced_rows
+from recorder_models import CACHE, HEADS, LAYERS, own_rows, rounding, tokens, traced_rows
 
 from h2o_theory.cli import main
 from h2o_theory.errors import UnsupportedModel
@@ -71,8 +71,12 @@ def test_pieces_and_single_steps_give_the_same_rows(tmp_path, family):
             model(piece, **{CACHE: cache}, use_cache=True)
     trace, expected = open_trace(tmp_path / "t"), own_rows(model, ids)
     assert trace.spec.token_ids == tuple(ids[0].tolist())
+    # Logits near 23 of 24 products each, through three layers: float32 leaves gpt_oss's rows
+    # 3e-5 from exact (qwen2's 5e-6). Rows vary by more than 0.02, so a mistake shows all the same.
+    tolerance = max(TOLERANCE["float32"], 2 * rounding(model, ids))
+    assert tolerance < 1e-4
     for layer in trace.layers:
-        assert np.abs(traced_rows(trace, layer) - expected[layer]).max() <= 1e-5
+        assert np.abs(traced_rows(trace, layer) - expected[layer]).max() <= tolerance
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])

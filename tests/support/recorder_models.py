@@ -17,6 +17,7 @@ __all__ = [
     "LAYERS",
     "leftovers",
     "own_rows",
+    "rounding",
     "tiny_config",
     "tiny_model",
     "tokens",
@@ -48,6 +49,17 @@ def own_rows(model, ids, **inputs):
         outputs = reference(ids, output_attentions=True, use_cache=False, **inputs)
     rows = torch.stack(outputs.attentions).float().numpy()
     return rows[:, 0] if len(ids) == 1 else rows
+
+
+def rounding(model, ids):
+    """How far float32 moves an entry of the model's own rows, against the same in float64.
+
+    Two sums in different orders may each be that far from the exact entry, on opposite sides.
+    """
+    exact = copy.deepcopy(model).double()
+    if hasattr(model.config, "num_experts_per_tok"):
+        exact.set_experts_implementation("eager")  # the grouped product knows no float64
+    return np.abs(own_rows(model, ids) - own_rows(exact, ids)).max()
 
 
 def traced_rows(trace, layer):
