@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from h2o_theory.attention import SPARSITY_THRESHOLD, count_sparse
-from h2o_theory.optimum import FRACTION_BITS, optimum_at, to_fixed_point
+from h2o_theory.optimum import UNITS, optimum_at, to_fixed_point
 from paper_checks.finding import NOT_REPRODUCED, REPRODUCED, CheckFinding
 from paper_checks.recorded import (
     bootstrap,
@@ -70,7 +70,7 @@ def obs_20x() -> CheckFinding:
         rows = trace.rows(layer, head).mean(axis=0)
         fixed = to_fixed_point(rows)
         schedule = optimum_at(fixed, budget)
-        retained.append(schedule.value / 2.0**FRACTION_BITS / trace.tokens)
+        retained.append(schedule.value / UNITS / trace.tokens)
         ordered = -np.sort(-rows, axis=1)
         per_row.append(ordered[:, :budget].sum(axis=1).mean())
         full = rows[-len(rows) // 4 :]

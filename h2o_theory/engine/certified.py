@@ -10,7 +10,7 @@ from h2o_theory.engine.arguments import chosen_heads, thread_count, to_prefill
 from h2o_theory.engine.rows import HeadRows
 from h2o_theory.engine.threads import in_threads
 from h2o_theory.optimum import (
-    FRACTION_BITS,
+    UNITS,
     check_certificate,
     optimum_curve,
     optimum_interval,
@@ -23,8 +23,6 @@ __all__ = ["CertifiedOptimum", "certified_interval", "certified_optimum"]
 
 POOL_BYTES = 2 * 2**30
 """Rows of all heads in single precision up to this size are held at once for the pooled bound."""
-
-_UNIT = 2.0**-FRACTION_BITS
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,12 +213,12 @@ def _row(head, text, schedule, value, bound, tokens):
         "budget": text,
         "budget_tokens": schedule.budget,
         "n_rows": scored,
-        "optimum_mass": value * _UNIT / scored,
-        "bound_mass": bound * _UNIT / scored,
+        "optimum_mass": value / UNITS / scored,
+        "bound_mass": bound / UNITS / scored,
         "value": value,
         "bound": bound,
         "gap": bound - value,
-        "slot_price": sum(schedule.prices.tolist()) * _UNIT / scored,
+        "slot_price": sum(schedule.prices.tolist()) / UNITS / scored,
     }
 
 
@@ -259,7 +257,7 @@ def _split_row(text, budget, split, pool, prefill):
     if pool is not None:
         rows, lost = pool
         upper = pooled_bound(rows, split.total, prefill=prefill).upper + lost
-        pooled_mass = upper * _UNIT / max(split.n_scored, 1)
+        pooled_mass = upper / UNITS / max(split.n_scored, 1)
     return {
         "budget": text,
         "budget_tokens": budget,
@@ -284,8 +282,8 @@ def _allocation(heads, splits):
                     "budget": text,
                     "even_tokens": int(split.uniform_budgets[index]),
                     "split_tokens": int(split.budgets[index]),
-                    "even_mass": int(split.uniform_values[index]) * _UNIT / scored,
-                    "split_mass": int(split.values[index]) * _UNIT / scored,
+                    "even_mass": int(split.uniform_values[index]) / UNITS / scored,
+                    "split_mass": int(split.values[index]) / UNITS / scored,
                 }
             )
     return pd.DataFrame(rows)

@@ -6,14 +6,14 @@ mistake in a policy's bookkeeping cannot flatter its figures.
 
 import numpy as np
 
+from h2o_theory.attention.measures import lost_mass_divergences, sum_relative_errors
 from h2o_theory.kernels import kernel
-from h2o_theory.optimum import FRACTION_BITS
+from h2o_theory.optimum import UNITS
 from h2o_theory.policies.access import is_access
 
 __all__ = ["HeadTotals", "Measure"]
 
 _FAST = {"reassoc", "nsz", "contract"}
-_UNIT = 2.0**FRACTION_BITS
 
 
 @kernel(nogil=True, error_model="numpy")
@@ -44,7 +44,7 @@ def _measure_block(rows, mean, start, skip, members, leaves, mass, retained, wei
         total = 0.0
         for i in range(arrived):
             value = mean[b, np.uint64(members[i])] if leaves[i] >= t else -1.0
-            total += np.rint(max(value, 0.0) * _UNIT)
+            total += np.rint(max(value, 0.0) * UNITS)
             hits += is_access(value, t + 1, i == arrived - 1)
         retained[b] = total
         for g in range(rows.shape[0]):
@@ -56,27 +56,6 @@ def _measure_block(rows, mean, start, skip, members, leaves, mass, retained, wei
                     weights[g, b, i] = value
             mass[g, b] = total
     return hits
-
-
-@kernel(nogil=True, error_model="numpy", fastmath=_FAST)
-def _output_errors(kept, outputs, mass, skip):
-    """Relative distances of ``kept`` / ``mass`` [G, B, dv] to the full outputs, summed.
-
-    Returns the sum and the number of rows whose full output is not zero.
-    """
-    total, count = 0.0, 0
-    for g in range(kept.shape[0]):
-        for b in range(skip, kept.shape[1]):
-            scale = 1.0 / mass[g, b] if mass[g, b] > 0.0 else 0.0
-            distance, size = 0.0, 0.0
-            for d in range(kept.shape[2]):
-                full = outputs[g, b, d]
-                distance += (kept[g, b, d] * scale - full) ** 2
-                size += full * full
-            if size > 0.0:
-                total += np.sqrt(distance / size)
-                count += 1
-    return total, count
 
 
 class Measure:
@@ -121,11 +100,11 @@ class Measure:
             self._retained.append(mass[:, skip:].mean(axis=0))
             if has_values:
                 kept = (weights.reshape(group * block, -1) @ values[members]).reshape(outputs.shape)
-                error, count = _output_errors(kept, outputs, mass + sink_share, skip)
+                error, count = sum_relative_errors(kept, outputs, mass + sink_share, skip)
                 self._error_sum += error
                 self._error_count += count
-            with np.errstate(divide="ignore"):
-                self._divergence_sum -= float(np.log((mass + sink_share)[:, skip:]).sum())
+            lost = lost_mass_divergences((mass + sink_share)[:, skip:])
+            self._divergence_sum += float(lost.sum())
             self._divergence_count += group * (block - skip)
         self._held = members[leaves >= start + block]
 
@@ -172,7 +151,7 @@ class HeadTotals:
         seen = mean[skip:, : start + len(mean)]
         self.accesses += _count_accesses(mean, start, skip)
         ranked = np.sort(seen, axis=-1)
-        whole = np.rint(ranked * _UNIT).sum(axis=0).astype(np.int64)
+        whole = np.rint(ranked * UNITS).sum(axis=0).astype(np.int64)
         self._ranked[: whole.size] += whole[::-1]
 
     def full(self):

@@ -10,11 +10,9 @@ from h2o_theory.engine.admission import Run
 from h2o_theory.engine.bounds import Optima
 from h2o_theory.engine.measure import HeadTotals, Measure
 from h2o_theory.engine.run import audit
-from h2o_theory.optimum import FRACTION_BITS
+from h2o_theory.optimum import UNITS
 
 __all__ = ["measured"]
-
-_UNIT = 2.0**-FRACTION_BITS
 
 
 def measured(
@@ -47,9 +45,9 @@ def measured(
         "n_rows_full": int(is_full.sum()),
         "retained_mass": float(retained.mean()),
         "retained_mass_full": float(retained[is_full].mean()) if is_full.any() else np.nan,
-        "full_mass": totals.full() * _UNIT / n_rows,
+        "full_mass": totals.full() / UNITS / n_rows,
         **_against_the_optimum(run, budget, measure.total_fixed(), optima, totals.full(), n_rows),
-        "topk_mass": topk * _UNIT / n_rows,
+        "topk_mass": topk / UNITS / n_rows,
         "topk_bound_ratio": np.nan if reference or topk == 0 else measure.total_fixed() / topk,
         "output_error": measure.output_error(),
         "kl": measure.divergence(),
@@ -71,10 +69,10 @@ def _against_the_optimum(run, budget, value, optima, full, n_rows):
     best = optima.best[run.prefill, budget]
     assert value <= best, "a policy beat the exact optimum"
     assert not run.policy.needs_optimum or value == best, "the optimum's schedule lost its value"
-    lost, least = (full - value) * _UNIT, (full - best) * _UNIT
+    lost, least = (full - value) / UNITS, (full - best) / UNITS
     reference = not run.policy.follows_budget
     return {
-        "optimum_mass": best * _UNIT / n_rows,
+        "optimum_mass": best / UNITS / n_rows,
         "approximation_ratio": np.nan if reference or best == 0 else value / best,
         "lost_mass_ratio": lost / least if least > 1e-9 * n_rows and not reference else np.nan,
     }

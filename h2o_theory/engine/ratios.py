@@ -3,7 +3,7 @@
 import numpy as np
 
 from h2o_theory.engine.columns import POLICY_COLUMNS
-from h2o_theory.optimum import FRACTION_BITS
+from h2o_theory.optimum import UNITS
 
 __all__ = ["ratio_intervals"]
 
@@ -40,7 +40,7 @@ def ratio_intervals(results, heads):
     """
     names = [*_KEY, *POLICY_COLUMNS, "budget_tokens", "retained_mass", "full_mass"]
     table = results[names].merge(heads[[*_KEY, "optimum_mass", "bound_mass"]], on=_KEY)
-    slack = table.bound_mass * _SINGLE + table.budget_tokens * 2.0**-FRACTION_BITS
+    slack = table.bound_mass * _SINGLE + table.budget_tokens / UNITS
     lower, upper = table.optimum_mass - slack, table.bound_mass + slack
     mass, full = table.retained_mass, table.full_mass
     table["ratio_least"] = mass / upper.where(table.bound_mass > 0)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from h2o_theory.attention import rotate
+from h2o_theory.attention.measures import divergences, relative_errors
 from h2o_theory.engine.tensors import counts_slots, load_tensors
 
 __all__ = ["slot_columns", "slot_measures", "slot_rows"]
@@ -88,18 +89,14 @@ def slot_measures(trace, layer, kv_head, evicted_at, prefill=0):
     keys = rotate(tensors.keys, -np.arange(trace.tokens), *rotary)
     lo = trace.tensor(layer, "lo")
     rows = slot_rows(tensors.unrotated, keys, lo, evicted_at, rotary, tensors.scaling, spec.softcap)
-    errors, divergences = [], []
+    errors, kl = [], []
     recorded = (
         block[:, b] for _, block in trace.blocks(layer, kv_head) for b in range(block.shape[1])
     )
     for t, (own, (visible, weights)) in enumerate(zip(recorded, rows, strict=True)):
         if t < prefill:
             continue
-        output = own @ tensors.values
-        distance = np.linalg.norm(weights @ tensors.values[visible] - output, axis=-1)
-        size = np.linalg.norm(output, axis=-1)
-        errors += (distance[size > 0] / size[size > 0]).tolist()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = weights * np.log(weights / own[:, visible])
-        divergences += np.where(weights > 0, terms, 0).sum(axis=-1).tolist()
-    return float(np.mean(errors)), float(np.mean(divergences))
+        output = weights @ tensors.values[visible]
+        errors += relative_errors(output, own @ tensors.values).tolist()
+        kl += divergences(weights, own[:, visible]).tolist()
+    return float(np.mean(errors)), float(np.mean(kl))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from h2o_theory.attention import renormalise
+from h2o_theory.attention.measures import lost_mass_divergences, relative_errors
 from h2o_theory.budgets import resolve_even
 from h2o_theory.engine.arguments import chosen_heads, thread_count, to_prefill
 from h2o_theory.engine.measure import HeadTotals
@@ -12,7 +13,7 @@ from h2o_theory.engine.threads import in_threads
 from h2o_theory.errors import BadArgument
 from h2o_theory.masks.registry import parse_masks
 from h2o_theory.masks.run import MaskRun
-from h2o_theory.optimum import FRACTION_BITS
+from h2o_theory.optimum import UNITS
 from h2o_theory.policies.base import parameters_text
 
 __all__ = ["MASK_COLUMNS", "replay_masks"]
@@ -146,7 +147,7 @@ def _replay_head(trace, head, masks, asked, prefill):
         totals.add(block)
         for run in runs:
             run.add(block, values, extra)
-    unit = 2.0**-FRACTION_BITS / (trace.tokens - prefill)
+    unit = 1 / UNITS / (trace.tokens - prefill)
     return [
         {"layer": layer, "kv_head": kv_head} | run.result(totals.topk(run.budget) * unit)
         for run in runs
@@ -184,16 +185,14 @@ class _Run:
         mass = np.where(seen, rows, 0.0).sum(axis=-1)
         self._mass += float(mass.mean(axis=0).sum())
         self._count += len(seen)
-        with np.errstate(divide="ignore"):
-            self._kl -= float(np.log(mass + sink_share).sum())
+        self._kl += float(lost_mass_divergences(mass + sink_share).sum())
         self._heads += mass.size
         if values is not None:
             full = rows @ values
             kept = renormalise(rows, seen, sink_share[..., None])
-            distance = np.linalg.norm(kept @ values - full, axis=-1)
-            size = np.linalg.norm(full, axis=-1)
-            self._error += float((distance[size > 0] / size[size > 0]).sum())
-            self._errors += int((size > 0).sum())
+            errors = relative_errors(kept @ values, full)
+            self._error += float(errors.sum())
+            self._errors += errors.size
 
     def result(self, topk):
         """The measures of the head; ``topk`` is the bound, a mean per scored row."""

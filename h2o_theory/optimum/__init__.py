@@ -17,7 +17,7 @@ from h2o_theory.optimum.certificate import Certificate, check_certificate
 from h2o_theory.optimum.concave import ConcaveInterval, concave_interval, concave_upper
 from h2o_theory.optimum.concave_milp import concave_optimum
 from h2o_theory.optimum.curve import BudgetCurve, optimum_curve
-from h2o_theory.optimum.fixed_point import FRACTION_BITS, to_fixed_point
+from h2o_theory.optimum.fixed_point import FRACTION_BITS, UNITS, to_fixed_point
 from h2o_theory.optimum.interval import OptimumInterval, optimum_interval
 from h2o_theory.optimum.paging import Paging, belady_min, weighted_paging
 from h2o_theory.optimum.pooled import PooledBound, pooled_bound
@@ -29,6 +29,7 @@ from h2o_theory.optimum.split import Split, split_budget
 
 __all__ = [
     "FRACTION_BITS",
+    "UNITS",
     "BudgetCurve",
     "Certificate",
     "ConcaveInterval",

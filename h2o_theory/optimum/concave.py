@@ -18,7 +18,7 @@ from h2o_theory.optimum.arguments import (
     require_prefill,
 )
 from h2o_theory.optimum.deadline import Deadline
-from h2o_theory.optimum.fixed_point import FRACTION_BITS, require_rows, to_fixed_point
+from h2o_theory.optimum.fixed_point import UNITS, require_rows, to_fixed_point
 from h2o_theory.optimum.shapes import Shape
 from h2o_theory.optimum.single import optimum_at
 
@@ -211,7 +211,7 @@ def concave_upper(
     plan = optimum_at(to_fixed_point(scaled), budget, prefill=prefill)
     intercepts = shape.intercept(slopes, rows[prefill:].sum(axis=1))
     rounding = scored * budget / 2
-    upper = intercepts.sum() + (plan.value + rounding) / 2.0**FRACTION_BITS
+    upper = intercepts.sum() + (plan.value + rounding) / UNITS
     return float(upper), plan.evicted_at
 
 

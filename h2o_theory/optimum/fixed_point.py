@@ -16,6 +16,7 @@ from h2o_theory.errors import BadArgument, InvalidAttention
 
 __all__ = [
     "FRACTION_BITS",
+    "UNITS",
     "TOTAL_LIMIT",
     "require_fixed_point",
     "require_rows",
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 FRACTION_BITS = 36
+UNITS = 2.0**FRACTION_BITS
+"""Units in a mass of 1: a mass times this is fixed point, fixed point over this is a mass."""
 # Every number the solver forms is at most twice the sum of all entries in size, and settled nodes
 # are marked with 2**62, which must stay out of reach: so the sum has to stay below 2**60.
 TOTAL_LIMIT = 2**60
@@ -65,7 +68,7 @@ def to_fixed_point(mean_rows: ArrayLike) -> IntArray:
     array([0.25, 0.75])
     """
     rows = require_rows(mean_rows, "mean_rows").astype(np.float64, copy=False)
-    return np.rint(rows * 2.0**FRACTION_BITS).astype(np.int64, order="C")
+    return np.rint(rows * UNITS).astype(np.int64, order="C")
 
 
 def require_rows(rows: ArrayLike, name: str) -> NDArray[np.floating]:
@@ -88,7 +91,7 @@ def row_in_units(rows: NDArray[Any], t: int) -> IntArray:
     row = rows[t, : t + 1]
     if row.dtype.kind == "i":
         return row
-    return np.rint(row.astype(np.float64) * 2.0**FRACTION_BITS).astype(np.int64)
+    return np.rint(row.astype(np.float64) * UNITS).astype(np.int64)
 
 
 def require_fixed_point(fixed: ArrayLike) -> IntArray:
@@ -104,7 +107,7 @@ def require_fixed_point(fixed: ArrayLike) -> IntArray:
     fixed = np.asarray(fixed)
     _require_square(fixed, "fixed", "i", "int64, as to_fixed_point returns them")
     fixed = np.ascontiguousarray(fixed, dtype=np.int64)
-    _require_causal_mass(fixed, "fixed", 2.0**FRACTION_BITS)
+    _require_causal_mass(fixed, "fixed", UNITS)
     return fixed
 
 
@@ -138,7 +141,7 @@ def _require_causal_mass(matrix: NDArray[Any], name: str, unit: float) -> None:
             expected=f"0, as query {t} cannot see key {j}",
         )
     total = matrix.sum(dtype=np.float64) / unit
-    if total >= TOTAL_LIMIT / 2.0**FRACTION_BITS:
+    if total >= TOTAL_LIMIT / UNITS:
         raise BadArgument(
             f"the total mass of {name} must be below 2**24, or int64 fixed point overflows",
             got=f"{total:.6g}",

@@ -13,12 +13,11 @@ from h2o_theory.optimum.arguments import (
     require_prefill,
 )
 from h2o_theory.optimum.deadline import Deadline
-from h2o_theory.optimum.fixed_point import FRACTION_BITS
+from h2o_theory.optimum.fixed_point import FRACTION_BITS, UNITS
 from h2o_theory.optimum.guided import guided_schedule
 from h2o_theory.optimum.prices import constant_price, descend, in_units, new_pricing
 from h2o_theory.optimum.schedule import Schedule, first_shared_row
 from h2o_theory.optimum.sums import (
-    UNIT,
     own_mass,
     retained,
     row_masses,
@@ -81,7 +80,7 @@ class OptimumInterval:
         scored = self.tokens - self.schedule.prefill
         if scored == 0:
             return float("nan"), float("nan")
-        return self.lower / UNIT / scored, self.upper / UNIT / scored
+        return self.lower / UNITS / scored, self.upper / UNITS / scored
 
 
 def optimum_interval(
@@ -182,12 +181,12 @@ def _search(
         single = np.empty(rows.shape, dtype=np.float32)
         single_precision(rows, single)
     if slots == 0 or mass == 0:  # no key can pay the whole mass of a row
-        prices = (masses / UNIT).astype(np.float32)
+        prices = (masses / UNITS).astype(np.float32)
         return masses, guided_schedule(single, budget, prefill, prices)[0], steps
 
     heads = single[None]
     pricing = new_pricing(heads, first)
-    scale = constant_price(heads, first, slots, mass / UNIT, pricing)
+    scale = constant_price(heads, first, slots, mass / UNITS, pricing)
     taken, most, evicted_at = 0, -1.0, None
     while True:
         descend(heads, first, slots, scale, pricing)
@@ -198,5 +197,5 @@ def _search(
             if kept > most:
                 most, evicted_at = kept, candidate
         if last:
-            return in_units(pricing.best, UNIT, mass), evicted_at, taken
+            return in_units(pricing.best, UNITS, mass), evicted_at, taken
         taken += 1

@@ -15,10 +15,10 @@ from h2o_theory.optimum.arguments import (
     require_prefill,
 )
 from h2o_theory.optimum.deadline import Deadline
-from h2o_theory.optimum.fixed_point import FRACTION_BITS, TOTAL_LIMIT
+from h2o_theory.optimum.fixed_point import FRACTION_BITS, TOTAL_LIMIT, UNITS
 from h2o_theory.optimum.prices import constant_price, descend, in_units, new_pricing
 from h2o_theory.optimum.schedule import first_shared_row
-from h2o_theory.optimum.sums import UNIT, own_mass, row_masses, single_precision, surplus, usable
+from h2o_theory.optimum.sums import own_mass, row_masses, single_precision, surplus, usable
 
 __all__ = ["PooledBound", "pooled_bound"]
 
@@ -171,10 +171,10 @@ def _prices(
         for head, out in zip(rows, single, strict=True):
             single_precision(head, out)
     pricing = new_pricing(single, first)
-    scale = constant_price(single, first, slots, mass / UNIT, pricing)
+    scale = constant_price(single, first, slots, mass / UNITS, pricing)
     taken = 0
     while True:
         descend(single, first, slots, scale, pricing)
         if taken == steps or end.passed:
-            return in_units(pricing.best, UNIT, min(mass, TOTAL_LIMIT - 1)), taken
+            return in_units(pricing.best, UNITS, min(mass, TOTAL_LIMIT - 1)), taken
         taken += 1

@@ -4,12 +4,12 @@ import numpy as np
 
 from h2o_theory.annotations import IntArray
 from h2o_theory.optimum.arguments import require_budget, require_prefill
-from h2o_theory.optimum.fixed_point import require_fixed_point
+from h2o_theory.optimum.fixed_point import UNITS, require_fixed_point
 from h2o_theory.optimum.path import augment, build_network, empty_flow
 from h2o_theory.optimum.prices import constant_price, descend, in_units, new_pricing
 from h2o_theory.optimum.repair import best_ends, new_plan, settle_excess
 from h2o_theory.optimum.schedule import Schedule, first_shared_row, keep_slots_full
-from h2o_theory.optimum.sums import UNIT, single_precision
+from h2o_theory.optimum.sums import single_precision
 
 __all__ = ["optimum_at"]
 
@@ -119,7 +119,7 @@ def _first_prices(fixed: IntArray, first: int, slots: int) -> IntArray:
     rows = np.empty((1, *fixed.shape), dtype=np.float32)
     single_precision(fixed, rows[0])
     pricing = new_pricing(rows, first)
-    scale = constant_price(rows, first, slots, mass / UNIT, pricing)
+    scale = constant_price(rows, first, slots, mass / UNITS, pricing)
     for _ in range(_STEPS):
         descend(rows, first, slots, scale, pricing)
-    return in_units(pricing.best, UNIT, mass)
+    return in_units(pricing.best, UNITS, mass)

@@ -10,15 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from h2o_theory.annotations import IntArray
 from h2o_theory.optimum.fixed_point import (
-    FRACTION_BITS,
+    UNITS,
     require_fixed_point,
     require_rows,
     row_in_units,
 )
 
-__all__ = ["UNIT", "own_mass", "retained", "row_masses", "single_precision", "surplus", "usable"]
-
-UNIT = 2.0**FRACTION_BITS
+__all__ = ["own_mass", "retained", "row_masses", "single_precision", "surplus", "usable"]
 
 
 def usable(rows: ArrayLike, name: str) -> NDArray[Any]:
@@ -31,7 +29,7 @@ def usable(rows: ArrayLike, name: str) -> NDArray[Any]:
 
 def single_precision(rows: NDArray[Any], out: NDArray[np.float32]) -> None:
     """Write rows in units of mass to float32 ``out`` [T, T], up to the diagonal."""
-    scale = 1 / UNIT if rows.dtype.kind == "i" else 1.0
+    scale = 1 / UNITS if rows.dtype.kind == "i" else 1.0
     for t in range(len(rows)):
         out[t, : t + 1] = rows[t, : t + 1] * scale
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from h2o_theory.attention import renormalise
+from h2o_theory.attention.measures import relative_errors
 from h2o_theory.trace.reader import BLOCK_ROWS
 
 __all__ = ["output_error"]
@@ -43,10 +44,7 @@ def output_error(trace, view, layer, kv_head, evicted_at, prefill):
             rows = _with_memory(seen, view, stored, layer, kv_head, start, stop)
         exact = column >= stored.exact_values[start:stop, None]
         output = np.where(exact, rows, 0.0) @ values + np.where(exact, 0.0, rows) @ stored.values
-        expected = full @ values
-        size = np.linalg.norm(expected, axis=-1)
-        distance = np.linalg.norm(output - expected, axis=-1)
-        errors.append((distance[size > 0] / size[size > 0]).ravel())
+        errors.append(relative_errors(output, full @ values))
     errors = np.concatenate(errors)
     return mass / scored, float(errors.mean()) if errors.size else np.nan
 

@@ -116,6 +116,43 @@ def test_a_replay_refuses_a_nested_policy_of_renormalised_rows():
         ht.replay(small_trace(), [NotNested()], "4,5")
 
 
+class Dice(PlainPolicy):
+    """Rolls dice that no seed determines."""
+
+    name = "dice"
+
+    def rate(self, t, positions):
+        return np.random.default_rng().random(len(positions))
+
+
+class LateDice(Dice):
+    """Rolls them for the last rows alone."""
+
+    def rate(self, t, positions):
+        return super().rate(t, positions) if t > 25 else positions
+
+
+class LooksBehindTheView(PlainPolicy):
+    """What it is handed is a part of an array that holds the keys to come."""
+
+    name = "looks_behind"
+    needs = "rows keys"
+
+    def rate(self, t, positions):
+        last = self.keys.base.reshape(-1, self.keys.shape[-1])[-1]
+        return self.keys[positions] @ last
+
+
+def test_dice_are_no_foresight_and_foresight_is_no_dice():
+    for liar, fault in (
+        (Dice(), "not deterministic"),
+        (LateDice(), "not deterministic"),
+        (LooksBehindTheView(), "sees the future"),
+    ):
+        with pytest.raises(ContractBroken, match=fault):
+            check_policy(liar)
+
+
 @numba.njit(cache=True, nogil=True)
 def observe_crowd(t, n, cache, row, settings):
     """Scores move with the number of entries, which differs from budget to budget."""

@@ -18,7 +18,7 @@ from h2o_theory.instances import (
     tied_rows,
     trap_rows,
 )
-from h2o_theory.optimum import FRACTION_BITS, optimum_at, to_fixed_point
+from h2o_theory.optimum import UNITS, optimum_at, to_fixed_point
 from h2o_theory.policies import make_policy
 from h2o_theory.policies.base import Context
 
@@ -36,7 +36,7 @@ def retained(rows, budget, policy):
 
 
 def optimum(rows, budget):
-    return optimum_at(to_fixed_point(rows), budget).value / 2.0**FRACTION_BITS
+    return optimum_at(to_fixed_point(rows), budget).value / UNITS
 
 
 @pytest.mark.parametrize("family", FAMILIES)

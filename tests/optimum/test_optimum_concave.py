@@ -12,7 +12,7 @@ from optimum_referees import softmax_rows, tied_rows
 
 from h2o_theory.errors import BadArgument, BadBudget, MissingDependency, OutOfRange
 from h2o_theory.optimum import (
-    FRACTION_BITS,
+    UNITS,
     Shape,
     capped,
     concave_interval,
@@ -121,7 +121,7 @@ def test_the_gap_is_small_on_longer_heads():
 
 def test_a_linear_function_is_retained_mass():
     rows = softmax_rows(40, 3)
-    mass = optimum_at(to_fixed_point(rows), 8).value / 2.0**FRACTION_BITS
+    mass = optimum_at(to_fixed_point(rows), 8).value / UNITS
     bounds = concave_interval(rows, 8, LINEAR, rounds=1)
     assert bounds.status == "optimal"
     assert bounds.lower == pytest.approx(mass, abs=1e-6) and bounds.upper >= mass - 1e-6

@@ -9,6 +9,7 @@ from optimum_referees import replayed_value, softmax_rows, tied_rows
 from h2o_theory.errors import BadArgument, BadBudget, InvalidAttention, OutOfRange
 from h2o_theory.optimum import (
     FRACTION_BITS,
+    UNITS,
     check_certificate,
     optimum_curve,
     optimum_interval,
@@ -77,7 +78,7 @@ def test_floats_are_rounded_as_fixed_point_is():
 def test_masses_are_per_scored_row():
     rows = softmax_rows(50, 1)
     interval = optimum_interval(rows, 10, prefill=20)
-    unit = 2.0**FRACTION_BITS * 30
+    unit = UNITS * 30
     assert interval.retained_mass == (interval.lower / unit, interval.upper / unit)
     assert interval.fraction_bits == FRACTION_BITS
     assert interval.relative_gap == interval.gap / interval.upper

@@ -17,14 +17,12 @@ from optimum_referees import (
 )
 
 from h2o_theory.optimum import (
-    FRACTION_BITS,
+    UNITS,
     check_certificate,
     optimum_at,
     optimum_curve,
     to_fixed_point,
 )
-
-UNIT = 2.0**FRACTION_BITS
 
 
 def random_rows(tokens, seed):
@@ -109,7 +107,7 @@ def test_equals_highs(family, tokens, prefill):
     curve = optimum_curve(to_fixed_point(rows), tokens, prefill=prefill)
     for budget in (1, 2, tokens // 4, tokens // 2, tokens):
         expected = highs_optimum(rows, budget, prefill)
-        assert curve.values[budget - 1] / UNIT == pytest.approx(expected, abs=1e-7)
+        assert curve.values[budget - 1] / UNITS == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -128,7 +126,7 @@ def test_equals_highs_on_128_tokens(budget):
     rows = softmax_rows(128, 1)
     curve = optimum_curve(to_fixed_point(rows), budget)
     expected = highs_optimum(rows, budget)
-    assert curve.values[-1] / UNIT == pytest.approx(expected, abs=1e-7)
+    assert curve.values[-1] / UNITS == pytest.approx(expected, abs=1e-7)
 
 
 @pytest.mark.parametrize("family", ["softmax", "tied", "sparse"])
@@ -159,7 +157,7 @@ def test_between_a_policy_and_the_per_row_bound(family):
     curve = optimum_curve(fixed, 48)
     for budget in (1, 2, 5, 12, 48):
         assert curve.values[budget - 1] <= top_k_total(fixed, budget)
-        assert curve.values[budget - 1] / UNIT >= belady_mass_value(rows, budget) - 1e-6
+        assert curve.values[budget - 1] / UNITS >= belady_mass_value(rows, budget) - 1e-6
     assert curve.values[-1] == fixed.sum()
     assert curve.values[0] == fixed.diagonal().sum()
 
@@ -182,5 +180,5 @@ def test_least_remaining_mass_is_not_optimal():
     fixed = to_fixed_point(rows)
     curve = optimum_curve(fixed, 2)
     assert belady_mass_value(rows, 2) == pytest.approx(3.85)
-    assert curve.values[1] / UNIT == pytest.approx(4.35)
+    assert curve.values[1] / UNITS == pytest.approx(4.35)
     assert curve.values[1] == brute_force(fixed, 2, 0)

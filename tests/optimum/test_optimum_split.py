@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 from h2o_theory.errors import BadArgument, BadBudget, InvalidAttention, OutOfRange
 from h2o_theory.optimum import (
     FRACTION_BITS,
+    UNITS,
     optimum_at,
     optimum_curve,
     pooled_bound,
@@ -47,11 +48,11 @@ def pooled_by_highs(heads, total, prefill=0):
             row[at], row[number[h, t - 1, j]] = 1, -1
             matrix.append(row)
             limit.append(0)
-    worth = np.array([int(heads[h][t, j]) for h, t, j in number]) / 2.0**FRACTION_BITS
+    worth = np.array([int(heads[h][t, j]) for h, t, j in number]) / UNITS
     result = linprog(-worth, A_ub=np.array(matrix), b_ub=limit, bounds=(0, 1), method="highs")
     assert result.status == 0, result.message
     own = sum(int(head.diagonal()[prefill:].sum()) for head in heads)
-    return own / 2.0**FRACTION_BITS - result.fun
+    return own / UNITS - result.fun
 
 
 @pytest.mark.parametrize("prefill", [0, 3])
@@ -89,7 +90,7 @@ def test_prices_and_masses():
     split, more = split_budget(curves, 21), split_budget(curves, 22)
     assert split.price >= more.value - split.value == more.price
     assert split.n_scored == 48 and split.fraction_bits == FRACTION_BITS
-    unit = 48 * 2.0**FRACTION_BITS
+    unit = 48 * UNITS
     assert split.retained_mass == (split.uniform_value / unit, split.value / unit)
     least = split_budget(curves, 3)
     assert least.budgets.tolist() == [1, 1, 1] and least.exact
@@ -131,7 +132,7 @@ def test_pool_bounds_the_pool_and_every_split(total, prefill):
     heads = some_heads(3, 10)
     bound = pooled_bound(heads, total, prefill=prefill, steps=300)
     exact = pooled_by_highs(heads, total, prefill)
-    upper = bound.upper / 2.0**FRACTION_BITS
+    upper = bound.upper / UNITS
     assert exact - 1e-6 <= upper <= exact * 1.02
     split = split_budget([optimum_curve(head, 10, prefill=prefill) for head in heads], total)
     assert bound.upper >= split.value
