@@ -13,7 +13,7 @@ from h2o_theory.dependencies import require
 from h2o_theory.engine.admission import Run
 from h2o_theory.errors import TextError
 from h2o_theory.live.admission import admit_one, network_of, require_context, require_prediction
-from h2o_theory.live.loop import CHUNK, Transform, following, run_loop
+from h2o_theory.live.loop import CHUNK, Transform, following, require_chunk, run_loop
 from h2o_theory.live.stream import PIECE, as_token_ids, piece_of, stream_logits
 from h2o_theory.policies import PolicyLike
 
@@ -224,6 +224,7 @@ def evaluate(
         model, policy, budget, tokens=len(ids), prefill=prefill, seed=seed, positions=positions
     )
     require_prediction(run.prefill, len(ids))
+    require_chunk(chunk)
     options = {"transform": transform, "chunk": chunk, "piece": piece}
     return evaluate_run(model, ids, run, reference=reference, progress=progress, **options)
 

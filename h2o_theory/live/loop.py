@@ -17,7 +17,15 @@ from h2o_theory.recorder.call import require_options
 from h2o_theory.recorder.registration import intercepted
 from h2o_theory.recorder.visibility import read_mask
 
-__all__ = ["CHUNK", "ClosedLoop", "Transform", "closed_loop", "following", "run_loop"]
+__all__ = [
+    "CHUNK",
+    "ClosedLoop",
+    "Transform",
+    "closed_loop",
+    "following",
+    "require_chunk",
+    "run_loop",
+]
 
 Transform: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 """Changes the keys and values that enter the cache."""
@@ -209,7 +217,7 @@ def closed_loop(
     run = admit_one(
         model, policy, budget, tokens=tokens, prefill=prefill, seed=seed, positions=positions
     )
-    _require_chunk(chunk)
+    require_chunk(chunk)
     with run_loop(network_of(model), run, transform=transform, chunk=chunk) as loop:
         yield loop
 
@@ -253,7 +261,7 @@ def following(
     model = network_of(model)
     if positions not in POSITIONS:
         raise BadArgument(f"positions must be {' or '.join(POSITIONS)}", got=repr(positions))
-    _require_chunk(chunk)
+    require_chunk(chunk)
     if positions == "original":
         require_context(model, tokens)
     with _taken_over(model, choosers, tokens, positions, transform, chunk) as loop:
@@ -273,6 +281,7 @@ def _taken_over(model, choosers, tokens, positions, transform, chunk):
         yield loop
 
 
-def _require_chunk(chunk):
+def require_chunk(chunk: int) -> None:
+    """Raise BadArgument unless a layer works off at least one query at a time."""
     if chunk < 1:
         raise BadArgument("chunk must be at least 1", got=chunk)
