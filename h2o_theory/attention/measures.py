@@ -34,7 +34,7 @@ def divergences(changed: FloatArray, full: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> divergences(np.array([0.0, 1.0]), np.array([0.5, 0.5])).round(6)
+    >>> float(divergences(np.array([0.0, 1.0]), np.array([0.5, 0.5])).round(6))
     0.693147
     """
     with np.errstate(divide="ignore", invalid="ignore"):
