@@ -62,8 +62,9 @@ def admit_live(
         dataclasses.replace(run, positions="slot") if counts_slots(run.policy) else run
         for run in runs
     ]
-    for policy, where in dict.fromkeys((run.policy, run.positions) for run in runs):
-        _require_suitable(policy, model, where)
+    # By identity: a user's policy need not be hashable, as an ordinary dataclass is not.
+    for run in {(id(run.policy), run.positions): run for run in runs}.values():
+        _require_suitable(run.policy, model, run.positions)
     if any(run.positions == "original" for run in runs):
         require_context(model, tokens)
     return runs

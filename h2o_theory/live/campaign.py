@@ -28,7 +28,6 @@ from h2o_theory.store import (
     code_identity,
     holds_output,
     identity,
-    lock_output,
     model_identity,
     policy_identity,
     text_identity,
@@ -185,22 +184,21 @@ def run_live(
     options = {"tokens": tokens, "prefill": prefill, "seed": seed, "positions": positions}
     runs = admit_live(model, ["full", *others], budgets, **options)
     require_prediction(prefill, tokens)
-    with lock_output(out):
-        return _finished(model, name, windows, runs, CellStore(out), text, progress)
+    return _finished(model, name, windows, runs, CellStore(out), text, progress)
 
 
 def _finished(model, name, windows, runs, store, text, progress):
     """The campaign, with every cell computed that the store does not hold."""
     base = {"code": code_identity(*LIVE_ROOMS), "model": model_identity(model)}
     base["kind"] = "loss"
-    policies = {run.policy: policy_identity(run.policy) for run in runs}
+    policies = {id(run.policy): policy_identity(run.policy) for run in runs}
     lines, losses, sizes, skipped = [], {}, {}, 0
     for number, ids in enumerate(windows):
         reference = None
         for done, run in enumerate(runs, start=number * len(runs) + 1):
             cell = identity(
                 text=text_identity(ids),
-                policy=policies[run.policy],
+                policy=policies[id(run.policy)],
                 budget=sorted((*head, budget) for head, budget in run.tokens.items()),
                 prefill=run.prefill,
                 seed=run.seed,

@@ -92,7 +92,8 @@ class PlainPolicy(Policy):
         named = inspect.signature(type(self).__init__).parameters.values()
         found = {p.name: p.default for p in named if p.default is not inspect.Parameter.empty}
         for item in dataclasses.fields(self) if _is_data(self) else ():
-            if item.default_factory is not dataclasses.MISSING:
+            # Not `is not MISSING`: a class that was pickled to a worker has another one.
+            if callable(item.default_factory):
                 found[item.name] = item.default_factory()
         return found
 

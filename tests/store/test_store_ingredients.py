@@ -1,5 +1,6 @@
 """Each campaign computes a cell anew when anything it is a result of changes, and only then."""
 
+import dataclasses
 import importlib
 import shutil
 from pathlib import Path
@@ -206,6 +207,26 @@ def test_live_computes_anew_what_changed(change, tmp_path, monkeypatch, edited_p
     kept = int(change in ("policy", "a parameter", "budget"))
     assert found.skipped == kept and (cells["status"] == "done").all()
     assert run(**LIVE[change]).skipped == 2
+
+
+@dataclasses.dataclass
+class Signed(PlainPolicy):
+    """An ordinary dataclass, which cannot be hashed."""
+
+    sign: float = 1.0
+    name = "signed"
+
+    def rate(self, t, positions):
+        return self.sign * positions
+
+
+def test_a_policy_need_not_be_hashable(tmp_path):
+    both = [Signed(), Signed(-1.0)]
+    table = run_live(tiny_model("llama"), [TEXT], both, [6], out=tmp_path / "live").table
+    assert table["policy"].tolist() == ["full", "signed", "signed:sign=-1.0"]
+    assert table["loss"].nunique() == 3
+    grid = {"traces": [small_trace()], "policies": both, "budgets": [5], "kv_heads": [0]}
+    assert run_sweep(grid, tmp_path / "sweep", workers=1).failed == 0
 
 
 def test_live_does_not_mistake_one_object_for_another(tmp_path):
